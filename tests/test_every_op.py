@@ -240,7 +240,7 @@ def argument(shape: xb.Shape, seed: int = 7) -> Any:
 
 def constant(b: xb.XlaBuilder, value: Any) -> xb.XlaOp:
     if isinstance(value, tuple):
-        return xb.tuple(*[constant(b, one) for one in value]) if value else b.tuple()
+        return xb.tuple(*[constant(b, one) for one in value]) if value else b.empty_tuple()
     return b.create_token() if value is None else b.constant(value)
 
 

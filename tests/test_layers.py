@@ -19,7 +19,7 @@ LAYERS = (
     "builder.support",
     "builder.errors",
     "builder.types",
-    "builder.check",
+    "builder.checking",
     "builder.layout",
     "builder.attributes",
     "builder.schema",
@@ -371,7 +371,7 @@ def test_only_imports_for_type_checkers_are_left_out(condition: str, counts: boo
 def test_few_modules_stand_outside_packages(package: str) -> None:
     """A module directly in `builder` or `lowering` is for users, or every package needs it."""
     found = {m for m, path in MODULES.items() if path.parent == ROOT / package} - {package}
-    assert found <= {"builder.errors", "builder.check"} | {
+    assert found <= {"builder.errors", "builder.checking"} | {
         "lowering.errors",
         "lowering.ffi",
     }

@@ -17,7 +17,7 @@ from scripts import load_script
 
 import builder as xb
 import lowering
-from builder.check import Check
+from builder.checking import Check
 from builder.graph.recording import record
 from builder.graph.registry import op_by_hand
 from builder.ops.definition import op

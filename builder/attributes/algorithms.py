@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 from builder.attributes.fields import NamedEnum
-from builder.check import integer, refusal
+from builder.checking import integer, refusal
 from builder.errors import ShapeInferenceError, error_of
 
 

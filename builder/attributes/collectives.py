@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.attributes.fields import NamedEnum, sequence_or_none
-from builder.check import integer, integers, refusal
+from builder.checking import integer, integers, refusal
 from builder.errors import ShapeInferenceError, brief
 from builder.support.caches import integer_key, per_signature
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final, Self
 
 from builder.attributes.fields import construct, set_integers, unpackable
-from builder.check import integer, refusal
+from builder.checking import integer, refusal
 from builder.errors import ShapeInferenceError, brief, error_of
 from builder.support.caches import per_signature
 

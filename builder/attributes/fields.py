@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 
-from builder.check import integer, integers, refusal
+from builder.checking import integer, integers, refusal
 from builder.errors import XlaError
 
 B = TypeVar("B")

@@ -18,7 +18,7 @@ from builder.attributes.fields import (
     unpackable,
 )
 from builder.attributes.mlir_text import float_text, quoted
-from builder.check import refusal
+from builder.checking import refusal
 from builder.errors import ShapeInferenceError, brief
 
 DEBUG_PRINT_TARGET: Final = "xlabuilder.debug_print"

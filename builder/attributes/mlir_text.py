@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.check import refusal
+from builder.checking import refusal
 from builder.errors import ShapeInferenceError, error_of
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from builder.attributes.fields import construct, sequence_or_none, set_integers, unpackable
-from builder.check import integer, refusal
+from builder.checking import integer, refusal
 
 
 @dataclass(frozen=True, slots=True)

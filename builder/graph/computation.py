@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from builder.attributes.annotations import Annotations
 from builder.attributes.host import DEBUG_TARGETS
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.aliasing import BufferDonor, InputOutputAlias
 from builder.graph.calls import explained

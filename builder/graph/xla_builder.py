@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from builder.attributes.annotations import Annotations
-from builder.check import integer, integers
+from builder.checking import integer, integers
 from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.aliasing import BufferDonor, Donations, InputOutputAlias
 from builder.graph.calls import explained

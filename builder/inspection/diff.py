@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation, called_in
 from builder.graph.xla_op import XlaOp

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import cache
 
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.corrections import argument_text

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, overload
 
 import numpy as np
 
-from builder.check import flag, integer
+from builder.checking import flag, integer
 from builder.errors import ShapeInferenceError
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp

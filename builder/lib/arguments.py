@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from builder.check import CONVERT, first_duplicate, flag, integer, integers
+from builder.checking import CONVERT, first_duplicate, flag, integer, integers
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.ops.elementwise import convert_element_type

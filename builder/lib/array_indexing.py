@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from builder.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
-from builder.check import CONVERT, Check
+from builder.checking import CONVERT, Check
 from builder.errors import brief
 from builder.graph.recording import resolve_builder
 from builder.graph.xla_op import XlaOp

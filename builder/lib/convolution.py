@@ -12,7 +12,7 @@ from typing import Any
 from builder.attributes import ConvolutionDimensionNumbers
 from builder.attributes.fields import set_integers
 from builder.attributes.padding import PaddingLike
-from builder.check import first_duplicate, integers, refusal
+from builder.checking import first_duplicate, integers, refusal
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, one_or_several, typed_argument

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
-from builder.check import CONVERT, Check
+from builder.checking import CONVERT, Check
 from builder.errors import OperandError, UnknownNameError, brief, error_of
 from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.xla_op import XlaOp

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from builder.check import integer
+from builder.checking import integer
 from builder.errors import OperandError, ShapeInferenceError, SignatureError, brief, error_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp

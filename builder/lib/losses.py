@@ -7,7 +7,7 @@ classes is `lib.cross_entropy`.
 
 from __future__ import annotations
 
-from builder.check import CONVERT
+from builder.checking import CONVERT
 from builder.errors import OperandError, ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import OperandError, ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.registry import library_function

@@ -16,7 +16,7 @@ from string import ascii_lowercase
 from typing import Any, Final
 
 from builder.attributes import DotDimensionNumbers, GatherDimensionNumbers, PrecisionLike
-from builder.check import CONVERT, flag, integer, integers
+from builder.checking import CONVERT, flag, integer, integers
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from builder.attributes import DotDimensionNumbers
-from builder.check import CONVERT, flag
+from builder.checking import CONVERT, flag
 from builder.errors import ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from builder.attributes import Padding
 from builder.attributes.padding import PaddingLike, explicit_padding, padding_argument
-from builder.check import flag, integer, integers
+from builder.checking import flag, integer, integers
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, as_type, bounded_argument, shape_of, widened

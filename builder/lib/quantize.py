@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, as_type, bounded_argument, real_number

@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from builder.check import flag, integer, integers
+from builder.checking import flag, integer, integers
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from builder.attributes import ScatterDimensionNumbers
-from builder.check import flag, integer, integers
+from builder.checking import flag, integer, integers
 from builder.errors import OperandError, ShapeInferenceError, error_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp

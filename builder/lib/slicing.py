@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from builder.attributes import GatherDimensionNumbers
-from builder.check import flag, integer, integers
+from builder.checking import flag, integer, integers
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.check import Check, flag, integer, same_sizes
+from builder.checking import Check, flag, integer, same_sizes
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import as_computation

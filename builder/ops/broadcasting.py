@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from builder.check import Check
+from builder.checking import Check
 from builder.graph.recording import append, record, shared_attributes
 from builder.graph.xla_op import XlaOp
 from builder.ops.operands import broadcast_to, dimensions_attribute

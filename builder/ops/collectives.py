@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from builder.attributes import ChannelHandle, ChannelHandleLike, ReplicaGroups, ReplicaGroupsLike
 from builder.attributes.collectives import channel_of
-from builder.check import Check, first_duplicate
+from builder.checking import Check, first_duplicate
 from builder.errors import ShapeInferenceError
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes

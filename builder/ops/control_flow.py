@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, overload
 
 from builder.attributes.mlir_text import composite_attributes_text
-from builder.check import Check, any_dynamic, flag, integer, same_shape
+from builder.checking import Check, any_dynamic, flag, integer, same_shape
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import record, resolve_builder, rollback_on_error

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from builder.attributes.host import CHECK_TARGET, DEBUG_PRINT_TARGET
-from builder.check import Check
+from builder.checking import Check
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.recording import record, resolve_builder

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from builder.check import Check, flags, integer, integers, sizes_differ
+from builder.checking import Check, flags, integer, integers, sizes_differ
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp

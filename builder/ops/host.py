@@ -21,7 +21,7 @@ from builder.attributes.host import (
     OutputOperandAliasingLike,
     ffi_dictionary,
 )
-from builder.check import Check, first_duplicate, same_shape
+from builder.checking import Check, first_duplicate, same_shape
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation, is_debug_call
 from builder.graph.recording import append, record, resolve_builder, shared_attributes

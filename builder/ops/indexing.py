@@ -19,7 +19,7 @@ from builder.attributes import (
     ScatterDimensionNumbers,
     ScatterDimensionNumbersLike,
 )
-from builder.check import Check, flag, integer, integers, sizes_differ
+from builder.checking import Check, flag, integer, integers, sizes_differ
 from builder.errors import OperandError, brief
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder

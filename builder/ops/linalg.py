@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from builder.attributes import FftType, FftTypeLike, Transpose, TransposeLike
-from builder.check import CONVERT, Check
+from builder.checking import CONVERT, Check
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.schema.definition import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from builder.check import CONVERT, Check, sizes_differ
+from builder.checking import CONVERT, Check, sizes_differ
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.schema import SCHEMAS

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.check import Check
+from builder.checking import Check
 from builder.errors import ConstantError, OperandError, PrimitiveTypeError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from builder.attributes import RandomAlgorithm, RandomAlgorithmLike
-from builder.check import CONVERT, Check
+from builder.checking import CONVERT, Check
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
-from builder.check import Check, completed, integer, integers, refusal, sizes_differ
+from builder.checking import Check, completed, integer, integers, refusal, sizes_differ
 from builder.errors import OperandError, brief, error_of
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op_by_hand

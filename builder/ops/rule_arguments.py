@@ -27,7 +27,7 @@ from typing import (
 )
 
 from builder.attributes.padding import Padding, padding_argument
-from builder.check import flag, flags, integer, integers
+from builder.checking import flag, flags, integer, integers
 from builder.errors import OperandError, XlaError, brief, error_of
 from builder.types.primitive_type import PrimitiveType, as_primitive_type
 from builder.types.shape import ProgramShape, Shape, shape_of

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.check import Check as Check, same_shape as _same_shape
+from builder.checking import Check as Check, same_shape as _same_shape
 from builder.graph.registry import OPERATIONS
 from builder.ops.rule_arguments import PublicFunction, public
 

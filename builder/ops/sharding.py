@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.check import Check, same_shape
+from builder.checking import Check, same_shape
 from builder.graph.recording import record, record_with_sharding, resolve_builder
 from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from builder.attributes.annotations import NO_ATTRIBUTES, Annotations
-from builder.check import integer
+from builder.checking import integer
 from builder.errors import OperandError, ShapeInferenceError, XlaError, brief, error_of
 from builder.graph.aliasing import BufferDonor, InputOutputAlias
 from builder.graph.calls import explained

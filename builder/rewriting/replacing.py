@@ -7,7 +7,7 @@ from itertools import chain
 from types import CodeType, MappingProxyType
 from typing import Any, Final, Self
 
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import BuilderError, OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation, called_in, is_debug_call
 from builder.graph.foreign_values import Purpose

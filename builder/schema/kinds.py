@@ -34,7 +34,7 @@ from builder.attributes.fields import NamedEnum, sequence_or_none
 from builder.attributes.host import OutputOperandAliasing
 from builder.attributes.mlir_text import composite_attributes_text, quoted as mlir_quoted
 from builder.attributes.padding import padding_argument
-from builder.check import flag, flags, integer, integers, refusal
+from builder.checking import flag, flags, integer, integers, refusal
 from builder.errors import (
     OperandError,
     ShapeInferenceError,

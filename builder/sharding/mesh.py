@@ -9,7 +9,7 @@ from itertools import chain
 from math import prod
 from typing import Any, Final
 
-from builder.check import integer, integers, refusal
+from builder.checking import integer, integers, refusal
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.sharding.tiling import array_argument, shard_shape, sharded_array, transposed
 from builder.support.display import Displayed

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import OperandError, XlaError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation

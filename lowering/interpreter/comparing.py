@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, overload
 import jax
 import numpy as np
 
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation

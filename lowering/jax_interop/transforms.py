@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import jax
 
 from builder.attributes.annotations import Annotations
-from builder.check import integer
+from builder.checking import integer
 from builder.errors import (
     BuilderError,
     OperandError,

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Sharding, SingleDeviceSharding
 
-from builder.check import first_duplicate, flag
+from builder.checking import first_duplicate, flag
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.types.shape import ArrayShape

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.tree_util import GetAttrKey, keystr
 
-from builder.check import integers
+from builder.checking import integers
 from builder.errors import OperandError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.support.names import UniqueNames

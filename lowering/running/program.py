@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, Self
 
 import jax
 
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import OperandError
 from builder.graph.calls import explained
 from builder.inspection.rendering import bytes_text, flops_text

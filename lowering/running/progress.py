@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final, Protocol, TextIO
 
-from builder.check import flag
+from builder.checking import flag
 
 _SIGNALS: Final[dict[int, str]] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 """The signals that are deferred, because they request the end of the process; their names."""

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NoReturn
 
 from jaxlib.mlir import ir
 
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief, error_of
 from builder.graph.calls import explained
 from builder.support.arguments import NotAFunction

@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.attributes.annotations import Annotations
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation

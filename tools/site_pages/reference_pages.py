@@ -24,6 +24,7 @@ _TITLES: Final = {
     "layout": "Layouts",
     "attributes": "Attribute values",
     "graph": "Builders, ops and computations",
+    "ops": "Prints and checks",
     "rewriting": "Rewriting",
     "inspection": "Tables, costs and differences",
     "sharding": "Shardings",

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from builder.check import integer
+from builder.checking import integer
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.inspection.explaining import (

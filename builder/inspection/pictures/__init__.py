@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from builder.check import integer
+from builder.checking import integer
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from builder.check import flag
+from builder.checking import flag
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.decorators import computation
 from builder.graph.xla_op import XlaOp

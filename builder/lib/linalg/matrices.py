@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from builder.attributes import GatherDimensionNumbers
-from builder.check import CONVERT
+from builder.checking import CONVERT
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from builder.check import CONVERT, flag
+from builder.checking import CONVERT, flag
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from builder.check import CONVERT, flag
+from builder.checking import CONVERT, flag
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.decorators import computation
 from builder.graph.xla_op import XlaOp

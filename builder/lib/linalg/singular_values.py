@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from builder.check import flag
+from builder.checking import flag
 from builder.graph.decorators import computation
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import as_type, finite_number, shape_of, static_argument

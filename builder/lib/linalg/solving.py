@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from builder.attributes import TransposeLike
-from builder.check import CONVERT, flag
+from builder.checking import CONVERT, flag
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.decorators import computation
 from builder.graph.subcomputations import ReusableFunction

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.check import CONVERT
+from builder.checking import CONVERT
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.decorators import computation
 from builder.graph.xla_op import XlaOp

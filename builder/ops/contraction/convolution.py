@@ -17,7 +17,7 @@ from builder.attributes import (
     Precision,
     PrecisionLike,
 )
-from builder.check import Check, sizes_differ
+from builder.checking import Check, sizes_differ
 from builder.graph.xla_op import XlaOp
 from builder.ops.contraction.dot_product import (
     DEFAULT_PRECISION,

@@ -21,7 +21,7 @@ from builder.attributes import (
     RaggedDotDimensionNumbers,
     RaggedDotDimensionNumbersLike,
 )
-from builder.check import Check, sizes_differ
+from builder.checking import Check, sizes_differ
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op

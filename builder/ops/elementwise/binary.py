@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from builder.check import Check
+from builder.checking import Check
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.registry import OPERATIONS
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp

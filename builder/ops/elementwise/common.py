@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar, cast
 
-from builder.check import Check, integers
+from builder.checking import Check, integers
 from builder.errors import OperandError, brief, error_of
 from builder.graph.recording import record, resolve_builder
 from builder.graph.registry import register

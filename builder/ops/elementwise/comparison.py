@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
-from builder.check import Check
+from builder.checking import Check
 from builder.graph.recording import shared_attributes
 from builder.graph.xla_op import XlaOp
 from builder.ops.broadcasting import broadcast_sizes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from builder.check import Check
+from builder.checking import Check
 from builder.graph.recording import record
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from builder.check import Check, any_dynamic, same_sizes
+from builder.checking import Check, any_dynamic, same_sizes
 from builder.errors import SignatureError
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from builder.attributes import ResultAccuracyLike
-from builder.check import Check
+from builder.checking import Check
 from builder.graph.recording import record
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from builder.check import Check, integers, same_sizes
+from builder.checking import Check, integers, same_sizes
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op_by_hand

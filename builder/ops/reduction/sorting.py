@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from builder.check import Check, flag, integer
+from builder.checking import Check, flag, integer
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import (
     append,

@@ -17,7 +17,7 @@ from builder.attributes.padding import (
     explicit_padding,
     padding_argument,
 )
-from builder.check import Check, integers, optional_integers, same_sizes
+from builder.checking import Check, integers, optional_integers, same_sizes
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import append, record, resolve_builder, rollback_on_error
 from builder.graph.registry import op_by_hand

@@ -17,7 +17,7 @@ from pathlib import Path
 from scripts import ROOT
 from tables import each_row
 
-from builder.check import Check
+from builder.checking import Check
 
 MODULES = sorted((ROOT / "builder" / "ops").rglob("*.py"))
 

@@ -96,8 +96,8 @@ def test_perturbed_results_differ(name: str, dtype: Any, monkeypatch: pytest.Mon
         value[largest] *= 1 + 1e-3 if value.dtype.kind == "f" else 1 + 1e-3j
         return value
 
-    def compile(*arguments: Any) -> Callable[..., Any]:
-        return lambda *xs: jax.tree.map(perturbed, compiled(*arguments)(*xs))
+    def compile(*arguments: Any, **options: Any) -> Callable[..., Any]:
+        return lambda *xs: jax.tree.map(perturbed, compiled(*arguments, **options)(*xs))
 
     monkeypatch.setattr(comparing, "compile", compile)
     rng = np.random.default_rng(7)

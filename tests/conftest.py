@@ -123,6 +123,45 @@ def _freeze() -> None:
     gc.freeze()
 
 
+_ABOUT_COMPILING = (
+    *("conformance", "defects", "gpu", "ops", "legalize", "portable", "type_grid"),
+    *("xla_client", "test_compilation_cache.py"),
+)
+"""The folders and files of tests of the code that XLA generates, and of compile options."""
+
+
+@pytest.fixture(autouse=True)
+def simple_emitters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile with XLA's older code generator, except in tests about compiling.
+
+    It takes a third of the time. jaxlib 0.12 does not have it, so `make test-newest` runs these
+    tests with the code generator that programs of users have.
+    """
+    from jaxlib import version, xla_client
+
+    folders = request.path.relative_to(request.config.rootpath).parts
+    if version.__version_info__ >= (0, 12) or not {*folders}.isdisjoint(_ABOUT_COMPILING):
+        return
+    base = xla_client.CompileOptions
+    overrides = base.env_option_overrides
+
+    class Options(base):  # type: ignore[misc]  # jaxlib has no types for it
+        def __init__(self) -> None:
+            super().__init__()
+            self.env_option_overrides = []
+
+        @property
+        def env_option_overrides(self) -> Any:
+            return overrides.__get__(self)
+
+        @env_option_overrides.setter
+        def env_option_overrides(self, value: Any) -> None:
+            overrides.__set__(self, [("xla_cpu_use_fusion_emitters", False), *value])
+
+    # jax uses this class as well.
+    monkeypatch.setattr(xla_client, "CompileOptions", Options)
+
+
 @pytest.fixture
 def optimized(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile with LLVM's optimizations, as programs of users are, instead of without them.

@@ -125,7 +125,8 @@ def _freeze() -> None:
 
 _ABOUT_COMPILING = (
     *("conformance", "defects", "gpu", "ops", "legalize", "portable", "type_grid"),
-    *("xla_client", "test_compilation_cache.py"),
+    *("xla_client", "test_chlo.py", "test_compilation_cache.py", "test_special_values.py"),
+    "test_whole_programs.py",
 )
 """The folders and files of tests of the code that XLA generates, and of compile options."""
 

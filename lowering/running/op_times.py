@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -180,11 +181,15 @@ def traced_times(
 def _durations(module: str, traces: Iterable[Any]) -> dict[str, list[float]]:
     """Return the seconds of each execution of the instructions of a module, by name."""
     durations: dict[str, list[float]] = defaultdict(list)
-    for trace in traces:
-        for event in _events(trace):
-            stats = dict(event.stats)
-            if stats.get("hlo_module") == module and "hlo_op" in stats:
-                durations[str(stats["hlo_op"])].append(event.duration_ns / 1e9)
+    with warnings.catch_warnings():
+        # jaxlib 0.12 on Python 3.13 aborts the process if the warning about a class of its traces
+        # is an error.
+        warnings.filterwarnings("ignore", "builtin type", DeprecationWarning)
+        for trace in traces:
+            for event in _events(trace):
+                stats = dict(event.stats)
+                if stats.get("hlo_module") == module and "hlo_op" in stats:
+                    durations[str(stats["hlo_op"])].append(event.duration_ns / 1e9)
     return durations
 
 

@@ -306,11 +306,10 @@ def with_defect(name: str) -> tuple[xb.XlaComputation, list[Any]] | None:
     return b.build(xb.tuple(more, *arrays)), [ONES, *reproducer.arguments]
 
 
-SOME = ("dot", "pow", "pad", "sort", "reduce", "convert", "scatter", "clamp")
+SOME = ("dot", "sort", "reduce", "scatter")
 
 
 @pytest.mark.slow
-@pytest.mark.jaxlib
 @pytest.mark.parametrize("first", SOME)
 def test_defects_of_xla(first: str, tmp_path: Path) -> None:
     """A defect inside a program of 200 ops comes down to a few ops."""

@@ -143,3 +143,53 @@ def test_each_module_can_be_imported_first() -> None:
 def test_pickles_load_before_lowering_is_imported() -> None:
     dumped = pickle.dumps([lowering.compile, lowering.ModuleFileError, xb.Mesh, layout.pack])
     run_python("-c", f"import pickle; assert len(pickle.loads({dumped!r})) == 4")
+
+
+WITHOUT_JAX = """
+import sys
+
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "jax":
+            raise AssertionError(f"{name} is imported")
+
+
+sys.meta_path.insert(0, Refused())
+import builder as xb
+import lowering
+from lowering.cli import main
+
+folder = sys.argv[1]
+b = xb.XlaBuilder("model")
+x, i = b.parameter(xb.f32[4, 4], "x"), b.parameter(xb.s32[2], "i")
+sums = xb.while_(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] + s[1]), (0, xb.exp(x)))[1]
+computation = b.build(xb.tuple(xb.reduce(sums, 0, xb.add, [0]), x[i], xb.cholesky(x)))
+module = lowering.lower(computation)
+assert module.text and module.bytecode and module.artifact()
+module.save(f"{folder}/model.stablehlo")
+loaded = lowering.load(f"{folder}/model.stablehlo")
+assert not lowering.to_computation(loaded).diff(computation)
+text = computation.to_hlo_text()
+assert lowering.from_hlo(text).program_shape == computation.program_shape
+assert lowering.to_hlo_proto(computation)
+assert str(computation.stats()) and str(computation.table()) and computation.draw()
+for command in (
+    ["inspect", "model.stablehlo"],
+    ["convert", "model.stablehlo", "model.mlir"],
+    ["convert", "model.stablehlo", "model.hlo"],
+    ["diff", "model.stablehlo", "model.mlir"],
+    ["draw", "model.mlir", "-o", "model.svg"],
+):
+    paths = [f"{folder}/{a}" if a.startswith("model.") else a for a in command]
+    try:
+        main(paths)
+    except SystemExit as end:
+        assert not end.code, command
+assert not any(name.partition(".")[0] == "jax" for name in sys.modules)
+"""
+
+
+def test_exports_and_files_need_no_jax(tmp_path: Path) -> None:
+    """Importing jax takes longer than the export of a small program."""
+    run_python("-c", WITHOUT_JAX, str(tmp_path))

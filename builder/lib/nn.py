@@ -268,7 +268,7 @@ def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
 
 @library_function()
 def linear(x: XlaOp, weights: XlaOp, bias: XlaOp | None = None) -> XlaOp:
-    """Return x @ weights + bias: the last dimension of x is multiplied with a matrix.
+    """Return the product of the last dimension of x with a matrix, plus a bias.
 
     Args:
         x: an array ``[..., M]`` of floating-point numbers.

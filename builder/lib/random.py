@@ -51,6 +51,7 @@ from builder.lib.registry import library_function, noting_calls
 from builder.lib.shaping import take
 from builder.lib.special.error_functions import erf_inv_of_logarithm
 from builder.ops import elementwise as ew
+from builder.ops.control_flow import optimization_barrier
 from builder.ops.operands import Operand, is_number
 from builder.ops.reduction import reduce, sort
 from builder.ops.reshaping import concatenate, reshape
@@ -179,7 +180,7 @@ def fold_in(key: XlaOp, data: int | XlaOp) -> XlaOp:
         low = as_type(data, u32)
     else:
         low = key.builder.constant(_whole_number("fold_in", "data", data, 0, 2**32 - 1), u32)
-    return concat_scalars(threefry2x32(words, key.builder.constant(0, u32), low))
+    return _computed_once(concat_scalars(threefry2x32(words, key.builder.constant(0, u32), low)))
 
 
 @library_function()
@@ -730,12 +731,21 @@ def _hashed(words: _Key, sizes: Sequence[int] | XlaOp) -> tuple[XlaOp, XlaOp]:
 def _keys(words: _Key, sizes: Sequence[int]) -> XlaOp:
     """Return an array of derived keys."""
     parts = [reshape(part, [*sizes, 1]) for part in _hashed(words, sizes)]
-    return concatenate(parts, len(sizes))
+    return _computed_once(concatenate(parts, len(sizes)))
+
+
+def _computed_once(keys: XlaOp) -> XlaOp:
+    """Return keys that XLA computes before the numbers that are drawn with them.
+
+    Otherwise it fuses both, and computes the key again for each number, which takes 13 times as
+    long.
+    """
+    return optimization_barrier(keys)
 
 
 def _split(words: _Key) -> tuple[_Key, _Key]:
     """Return two derived keys."""
-    high, low = _hashed(words, [2])
+    high, low = map(_computed_once, _hashed(words, [2]))
     return (high[0], low[0]), (high[1], low[1])
 
 

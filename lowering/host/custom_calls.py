@@ -8,13 +8,13 @@ import re
 from _ctypes import CFuncPtr
 from typing import Any, Final, Literal
 
-import jax
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from lowering.errors import CompileError, recorded_at
 from lowering.jaxlib_api import compilation
+from lowering.jaxlib_api.lazy_jax import jax
 from lowering.mlir.operations import call_target, operations_in
 from lowering.reading.bytecode_tables import module_strings
 

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
-import jax
 import numpy as np
 
 from builder.errors import PrimitiveTypeError, brief, error_of
@@ -31,6 +30,7 @@ from builder.types.shape import (
     shape_argument,
 )
 from lowering.errors import ArgumentError, DeviceError, ExecutionError
+from lowering.jaxlib_api.lazy_jax import jax
 from lowering.pjrt.devices import DeviceLike, device_argument
 from lowering.pjrt.host_arrays import MismatchError, array_or_jax_array, read_leaves, result_packer
 

@@ -29,11 +29,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import jax
 import jaxlib.version
 
 from builder.errors import OperandError, brief, error_of
 from lowering.errors import CompileError
+from lowering.jaxlib_api.lazy_jax import jax
 from lowering.reading.files import warn_of_writers
 
 _LANGUAGES: Final = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".cu": "c++"}

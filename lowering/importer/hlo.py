@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO, Final
 
-import jax
 from jaxlib.mlir import ir
 
 from builder.errors import OperandError, ShapeTextError, brief, error_of, statement_of
@@ -47,6 +46,7 @@ from lowering.importer.hlo_repairs import (
 from lowering.importer.importing import to_computation
 from lowering.importer.tables import name_of
 from lowering.jaxlib_api import hlo_conversion, mlir
+from lowering.jaxlib_api.lazy_jax import jax
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC, UnreadableModuleError
 from lowering.mlir.attributes import ALIASING, DONOR, attribute_value
 from lowering.mlir.operations import (
@@ -63,7 +63,7 @@ from lowering.reading.protocol_buffers import fields_of, numbers_in, varint
 from lowering.reading.text_limits import deep_brackets
 from lowering.sharding.frontend_shardings import has_shardy_text, read_shardings
 from lowering.stablehlo.module import Buffer, StablehloModule, read_file
-from lowering.stablehlo.sources import lowered_stage, path_of
+from lowering.stablehlo.sources import path_of
 
 
 @explained
@@ -181,20 +181,23 @@ def _content(source: Any) -> tuple[bytes, str | None]:
     """Return the content of the argument of `from_hlo`, and the path if it is a file, else None."""
     if path_of(source) is not None:
         return read_file(source, "from_hlo", _check_beginning)
-    if isinstance(source, jax.stages.Traced):
-        source = lowered_stage(source)
-    # The text of large constants would be elided.
-    if isinstance(source, jax.stages.Lowered):
-        lowered: Any = source.compiler_ir("hlo")
-        return lowered.as_serialized_hlo_module_proto(), None
-    if isinstance(source, jax.stages.Compiled):
-        loaded: Any = source.runtime_executable()
-        (module,) = loaded.hlo_modules()
-        return module.as_serialized_hlo_module_proto(), None
     if isinstance(source, str):
         return source.encode("utf-8", "surrogatepass"), None
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source), None
+    if "jax" in sys.modules:  # else it is no object of jax
+        if isinstance(source, jax.stages.Traced):
+            from lowering.stablehlo.jax_stages import lowered_stage
+
+            source = lowered_stage(source)
+        # The text of large constants would be elided.
+        if isinstance(source, jax.stages.Lowered):
+            lowered: Any = source.compiler_ir("hlo")
+            return lowered.as_serialized_hlo_module_proto(), None
+        if isinstance(source, jax.stages.Compiled):
+            loaded: Any = source.runtime_executable()
+            (module,) = loaded.hlo_modules()
+            return module.as_serialized_hlo_module_proto(), None
     rule = "source must be HLO text, bytes, a path or an object of jax"
     is_module = isinstance(source, StablehloModule)
     fix = "call lowering.to_computation for a StableHLO module" if is_module else ""

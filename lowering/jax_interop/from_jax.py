@@ -29,7 +29,7 @@ from lowering.importer.importing import imported
 from lowering.jax_interop.equations import lowered_with_calls, retraced_call, whole_call
 from lowering.jax_interop.sizes import are_numbers, merged_sizes
 from lowering.jaxlib_api.jaxprs import static_arguments, used_leaves
-from lowering.stablehlo.sources import exclude_own_frames, shared_module
+from lowering.stablehlo.jax_stages import exclude_own_frames, shared_module
 
 _OURS: Final = (XlaComputation, ReusableFunction)
 

@@ -10,9 +10,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-import jax
 import numpy as np
-from jax.sharding import Sharding, SingleDeviceSharding
 
 from builder.checking import first_duplicate, flag
 from builder.errors import OperandError, brief, error_of
@@ -20,6 +18,7 @@ from builder.graph.calls import explained
 from builder.types.shape import ArrayShape
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import compilation, jax_arrays
+from lowering.jaxlib_api.lazy_jax import jax
 from lowering.pjrt.failures import host_memory, is_out_of_memory, missing_platform, transfer_error
 
 DeviceLike: TypeAlias = "str | jax.Device | None"
@@ -254,9 +253,9 @@ def _more_devices(target: jax.Device, count: int) -> str:
 
 
 @functools.cache
-def sharding_of(target: jax.Device) -> SingleDeviceSharding:
+def sharding_of(target: jax.Device) -> jax.sharding.SingleDeviceSharding:
     """Return the sharding of arrays on one device; the same object for each call with a device."""
-    return SingleDeviceSharding(target)
+    return jax.sharding.SingleDeviceSharding(target)
 
 
 class Target:
@@ -273,7 +272,7 @@ class Target:
         default: the default memory layout of the arrays on the device.
     """
 
-    def __init__(self, shape: ArrayShape, sharding: Sharding) -> None:
+    def __init__(self, shape: ArrayShape, sharding: jax.sharding.Sharding) -> None:
         self.shape: Final = shape
         self.sharding: Final = sharding
         self.device = self._first_device()

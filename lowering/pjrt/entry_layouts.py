@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-import jax
 import numpy as np
 from jaxlib.mlir import ir
 
@@ -23,6 +22,7 @@ from builder.types.layout import COMBINE, Layout, parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, TokenShape
 from lowering.errors import CompileError
 from lowering.jaxlib_api import jax_arrays, mlir
+from lowering.jaxlib_api.lazy_jax import jax
 from lowering.mlir.attributes import quoted
 from lowering.mlir.operations import (
     argument_attributes,

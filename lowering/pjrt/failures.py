@@ -9,12 +9,11 @@ import os
 import re
 from typing import Any, Final
 
-import jax
-
 from builder.errors import brief, error_of
 from builder.inspection.rendering import bytes_text
 from builder.types import primitive_type as pt
 from lowering.errors import DeviceError, ExecutionError
+from lowering.jaxlib_api.lazy_jax import jax
 
 _REQUEST: Final = re.compile(r"(?:allocating|allocate) (\d+) ?bytes?", re.IGNORECASE)
 _CODES: Final = re.compile(r"^(?:[A-Z_]+: )+")

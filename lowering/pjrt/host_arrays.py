@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
-import jax
 import numpy as np
 
 from builder.errors import error_of
@@ -17,6 +16,7 @@ from builder.types.foreign_arrays import UnreadableArrayError, read_array
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import jax_arrays
+from lowering.jaxlib_api.lazy_jax import jax
 from lowering.mlir.types import leaf_paths
 
 _JaxArray: Final = jax_arrays.array_type

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any, Final, TypeAlias
 
-import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec, Sharding, SingleDeviceSharding
 
@@ -16,6 +15,7 @@ from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
 from lowering.errors import ArgumentError
 from lowering.jaxlib_api import jax_arrays
+from lowering.jaxlib_api.lazy_jax import jax
 from lowering.pjrt.devices import (
     DeviceLike,
     Target,

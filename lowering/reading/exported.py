@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, Final
 
-import jax
-
+from lowering.jaxlib_api.lazy_jax import jax
 from lowering.jaxlib_api.mlir import BYTECODE_MAGIC
 
 _ARGUMENTS: Final = 8

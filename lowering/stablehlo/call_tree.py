@@ -23,18 +23,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import jax
-from jax.tree_util import DictKey, GetAttrKey, keystr
 from jaxlib.mlir import ir
 
 from builder.errors import brief
 from builder.support.names import UniqueNames
 from builder.types.shape import ProgramShape, TokenShape, TupleShape
 from lowering.errors import ArgumentError
+from lowering.jaxlib_api.lazy_jax import jax
+from lowering.jaxlib_api.native import default_registry
 from lowering.pjrt.host_arrays import describe
 from lowering.stablehlo.platforms import has_platform_index
 
-flatten: Final[Callable[[Any], tuple[list[Any], Any]]] = jax.tree_util.default_registry.flatten
+flatten: Final[Callable[[Any], tuple[list[Any], Any]]] = default_registry.flatten
 """Return the leaves and the structure of a tree."""
 
 
@@ -60,6 +60,10 @@ def children(node: Any) -> tuple[list[tuple[Any, Any]], Any]:
     return jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda inner: inner is not node)
 
 
+def _are(keys: Sequence[Any], kind: type) -> bool:
+    return all(isinstance(key, kind) for key in keys)
+
+
 def plain(tree: Any, leaf: Callable[[Any], Any] = lambda value: value) -> Any:
     """Return a tree of dicts, lists and tuples; see the module's docstring.
 
@@ -82,9 +86,9 @@ def plain(tree: Any, leaf: Callable[[Any], Any] = lambda value: value) -> Any:
     if isinstance(tree, list):
         return values
     keys = [key for (key,), _ in pairs]
-    if isinstance(tree, dict) or (keys and all(isinstance(key, DictKey) for key in keys)):
+    if isinstance(tree, dict) or (keys and _are(keys, jax.tree_util.DictKey)):
         return {key.key: value for key, value in zip(keys, values, strict=True)}
-    if keys and all(isinstance(key, GetAttrKey) for key in keys):
+    if keys and _are(keys, jax.tree_util.GetAttrKey):
         return {key.name: value for key, value in zip(keys, values, strict=True)}
     return None if tree is None else tuple(values)
 
@@ -150,9 +154,9 @@ def _text(node: Any, most: int) -> str:
     parts = []
     for (key,), child in pairs[:most]:
         text = _text(child, most)
-        if isinstance(key, DictKey):
+        if isinstance(key, jax.tree_util.DictKey):
             text = f"{key.key!r}: {text}"
-        elif isinstance(key, GetAttrKey):
+        elif isinstance(key, jax.tree_util.GetAttrKey):
             text = f"{key.name}={text}"
         parts.append(text)
     if len(pairs) > most:
@@ -416,7 +420,7 @@ def unchanged(result: Any) -> Any:
 
 
 def _place(path: Sequence[Any]) -> str:
-    return f"{_PLACES[path[0].idx]}{keystr(tuple(path[1:]))}"
+    return f"{_PLACES[path[0].idx]}{jax.tree_util.keystr(tuple(path[1:]))}"
 
 
 def _flat_call(

@@ -18,6 +18,7 @@ from op_pages import fenced, path_of
 import builder as xb
 import lowering
 from builder import layout, lib
+from builder.unknown_names.table import FUNCTIONS
 
 _TITLES: Final = {
     "types": "Types and shapes",
@@ -60,6 +61,7 @@ def _pages() -> Iterator[tuple[str, str, str]]:
     yield "lowering", "reference/lowering.md", text + "\n"
     yield "lowering.ffi", "reference/ffi.md", _module("lowering.ffi")
     yield "xlabuilder (command)", "reference/command.md", _command()
+    yield "Names of other libraries", "reference/other-names.md", _other_names()
 
 
 def _is_module(value: object) -> bool:
@@ -120,6 +122,26 @@ def _library(family: str) -> str:
 
 def _module(name: str) -> str:
     return f"# {name}\n\n::: {name}\n    options:\n      show_root_heading: false\n"
+
+
+def _other_names() -> str:
+    """Return the table of names of other libraries, from which error messages take their fixes."""
+    meanings: dict[str, list[str]] = {}
+    for name, text in FUNCTIONS.items():
+        meanings.setdefault(text, []).append(name)
+    lines = [
+        "# Names of other libraries",
+        "",
+        "What to write for names of jax, NumPy, PyTorch, optax, StableHLO and the C++ XlaBuilder",
+        "that do not exist here. The error for such a name has the same text.",
+        "",
+        "| There | Here |",
+        "| --- | --- |",
+    ]
+    for text, names in sorted(meanings.items(), key=lambda entry: entry[1][0].lower()):
+        code = text.replace("|", r"\|")
+        lines.append(f"| {', '.join(f'`{name}`' for name in sorted(names))} | `{code}` |")
+    return "\n".join(lines) + "\n"
 
 
 def _command() -> str:

@@ -1,4 +1,4 @@
-"""Ops that are passed to functions of jax, in fresh processes: jax may be imported later."""
+"""Ops that are passed to functions of jax, in fresh processes: in two orders of imports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ assert lowering.apply(jnp.exp, op).shape is xb.f32[4]
 
 ORDERS = {
     "jax first": "import jax, builder as xb, lowering\n",
-    "jax later": "import builder as xb, lowering\nlowering.lower\n",
+    "jax later": "import builder as xb, lowering, jax\nlowering.lower\n",
 }
 
 

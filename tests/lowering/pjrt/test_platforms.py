@@ -13,7 +13,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from lowering.pjrt import failures
+from lowering.pjrt import devices, failures
 from lowering.pjrt.failures import missing_platform
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -95,7 +95,7 @@ def test_jax_without_any_backend(kind: type[Exception], monkeypatch: pytest.Monk
     def none(**more: Any) -> Any:
         raise kind
 
-    monkeypatch.setattr(jax, "local_devices", none)
+    monkeypatch.setattr(devices.jax, "local_devices", none)
     with pytest.raises(lowering.DeviceError, match="jax can't start"):
         lowering.device()
     with pytest.raises(lowering.DeviceError, match="jax can't start"):

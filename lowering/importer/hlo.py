@@ -185,7 +185,7 @@ def _content(source: Any) -> tuple[bytes, str | None]:
         return source.encode("utf-8", "surrogatepass"), None
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source), None
-    if "jax" in sys.modules:  # else it is no object of jax
+    if "jax" in sys.modules:  # else it can not be of jax
         if isinstance(source, jax.stages.Traced):
             from lowering.stablehlo.jax_stages import lowered_stage
 

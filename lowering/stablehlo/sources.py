@@ -110,7 +110,7 @@ def module_of(source: Any, op: str) -> StablehloModule:
     if isinstance(source, ir.Module):
         # With a checksum, the bytecode is not parsed in a helper process.
         return from_bytes(b"".join(sealed_bytecode(source)), None)
-    if "jax" in sys.modules:  # else it is no object of jax
+    if "jax" in sys.modules:  # else it can not be of jax
         from lowering.stablehlo import jax_stages
 
         if isinstance(source, jax.stages.Traced):

@@ -18,6 +18,7 @@ from typing import Any, get_overloads
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "operations.md"
 
+DOCUMENT = "https://openxla.org/xla/operation_semantics"
 SITE = "https://xlabuilder.github.io/xlabuilder/"
 """The address of the site, which has a page for each operation."""
 
@@ -29,6 +30,14 @@ HEAD = """\
 Every public operation of `builder`, by family. A family is a module or a folder of this name in
 `builder/ops`. The page of an operation and its docstring (`help(xb.dot_general)`) describe its
 arguments, result and errors.
+
+Each family has two tables, of its functions and of its opcodes; [the columns](#the-columns) are
+explained below them.
+The last section lists what XLA's `xla_builder.h` declares, and its equivalent here.
+"""
+
+LEGEND = """\
+## The columns
 
 Each family has two tables. The first one lists the functions:
 
@@ -42,7 +51,7 @@ Each family has two tables. The first one lists the functions:
 - **Ran on**: the platforms on which the example of the docstring was compiled and executed.
   tools/write_platforms.py measures this, and adds the platforms of the machine that it runs on to
   `docs/platforms.json`. An operation that a platform can't run is recorded, inferred, lowered and
-  verified like all others, and refused when it is compiled; the notes below the tables give the
+  verified like all others, and refused when it is compiled; the notes below give the
   reasons.
 - **Compiles for**: the platforms for which the example was compiled without a device, for eight
   devices of `lowering.topology`: *tpu* is a TPU v5e (libtpu's compiler), *gpu* an NVIDIA H100
@@ -63,13 +72,22 @@ The second one is generated from the schemas of the opcodes:
   (ulps) of floating-point results. The terms of sums are counted for each element; the tolerance is
   at least 8 ulps of the largest term. `lowering/legalize/elementwise.py` has exceptions of
   platforms.
-
-The last section lists what XLA's `xla_builder.h` declares, and its equivalent here.
 """
 
 NO_OPERATION = {"parameter", "tuple", "get_tuple_element"}
 ALTERNATIVES = {"conditional": "stablehlo.if"}
 """A second operation that an opcode may become."""
+
+
+_SECTION = re.compile(r"([A-Z]\w+)($|,| \(XlaBuilder)")
+
+
+def section_text(section: str) -> str:
+    """Return where an operation is described, with a link to the section of the document."""
+    match = _SECTION.match(section)
+    if match is None or match[1] in ("Conv", "StableHLO"):  # its heading has more words
+        return section
+    return f"[{match[1]}]({DOCUMENT}#{match[1].lower()}){section[match.end(1) :]}"
 
 
 def call_texts(info: Any) -> list[str]:
@@ -259,7 +277,7 @@ def family_lines(
                 "<br>".join([page_link(info), *(f"`{text}`" for text in call_texts(info)[1:])]),
                 f"`{info.opcode}`",
                 f"`{info.cpp_name}`",
-                info.section,
+                section_text(info.section),
                 platforms_text(info.name, ran),
                 platforms_text(info.name, compiled),
             )
@@ -302,7 +320,7 @@ def document() -> str:
     for info in xb.OPERATIONS.values():
         families.setdefault(info.family, []).append(info)
     costs = "\n".join(f"    - *{cost_text(one)}*: {one.value}." for one in CostClass)
-    lines = [HEAD.format(costs=costs)]
+    lines = [HEAD]
     described: set[Schema] = set()
     for family, infos in sorted(families.items()):
         schemas = {info.schema for info in infos} - described  # several families record custom_call
@@ -310,6 +328,7 @@ def document() -> str:
         listed = sorted(schemas, key=lambda schema: schema.opcode)
         lines += family_lines(family, infos, listed, ran, compiled)
     lines.append(f"{len(xb.OPERATIONS)} operations in {len(families)} families.\n")
+    lines.append(LEGEND.format(costs=costs))
     lines += refusals(platforms)
     lines += header_table()[:-1]
     return "\n".join(lines) + "\n"

@@ -98,7 +98,7 @@ def _names_and_rules(info: Any) -> str:
     rows = [
         ("Aliases", ", ".join(f"`xb.{alias}`" for alias in info.aliases)),
         ("C++", f"`{info.cpp_name}`"),
-        ("Described under", info.section),
+        ("Described under", write_operations.section_text(info.section)),
         ("Family", f"[{info.family}](../operations.md#{info.family})"),
         ("Operands", write_operations.operands_text(schema)),
         ("Attributes", write_operations.attributes_text(schema)),

@@ -140,6 +140,10 @@ def _index(check: Check, shape: ArrayShape, dimension: int, entry: Any) -> Any:
         check.fail(rule, got=shape, fix=fix, dimension=dimension)
     if isinstance(entry, XlaOp):
         return _op_index(check, dimension, size, entry)
+    if isinstance(entry, list) and any(isinstance(each, XlaOp) for each in entry):
+        rule = "a list of indices must consist of integers"
+        fix = "combine ops into an array: xb.concatenate([i[None], j[None]], 0)"
+        check.fail_along(dimension, rule, brief(entry, 80), fix=fix)
     try:
         array = np.asarray(entry)
     except ValueError:  # nested lists of different lengths
@@ -305,7 +309,7 @@ def _positions(part: XlaOp, key: ArrayKey) -> XlaOp:
     if not types:
         stacked = np.stack(np.broadcast_arrays(*key.indices), -1) if len(key.indices) > 1 else None
         values = key.indices[0] if stacked is None else stacked
-        return builder.constant(np.ascontiguousarray(values, kind.dtype))
+        return builder.constant(np.asarray(values, kind.dtype, order="C"))
     found = []
     for number, index in zip(key.dimensions, key.indices, strict=True):
         if isinstance(index, XlaOp):
@@ -313,7 +317,7 @@ def _positions(part: XlaOp, key: ArrayKey) -> XlaOp:
             if shape_of(index).element_type.is_signed:  # a negative index counts from the end
                 wide = ew.select(wide < 0, wide + sizes[number], wide)
         else:
-            wide = builder.constant(np.ascontiguousarray(index, kind.dtype))
+            wide = builder.constant(np.asarray(index, kind.dtype, order="C"))
         found.append(wide)
     if len(found) == 1:
         return found[0]

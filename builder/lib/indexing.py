@@ -159,8 +159,9 @@ class Places:
         if not shape.is_bounded:
             rule = "x must not have an unbounded size"
             Check("at", x=shape).fail(rule, got=shape, fix=_GIVE_SIZES)
-        select = array_key if has_arrays(key) else _selection
-        return Place(self._x, select("at", shape, key))
+        if has_arrays(key):
+            return Place(self._x, array_key("at", shape, key), key)
+        return Place(self._x, _selection("at", shape, key), key)
 
     if not TYPE_CHECKING:  # type checkers report unknown names
 
@@ -183,9 +184,10 @@ class Place:
     If an index occurs several times in the arrays of a key, `add`, `mul`, `min` and `max` use all
     of the values; `set` and `apply` use one of them, in no defined order.
 
-    The argument `mode` is for indices out of range, in arrays at run time: "drop" ignores them,
-    "clip" takes the nearest index. Other indices at run time are clamped, as in
-    `dynamic_update_slice`.
+    The argument `mode` is for indices out of range at run time: "drop" ignores them, "clip" takes
+    the nearest index. By default those in arrays are dropped, and scalar ones are clamped, as in
+    `dynamic_update_slice`. With a mode, a negative scalar counts from the end, like one in an
+    array.
 
     Example:
         >>> import builder as xb
@@ -198,36 +200,37 @@ class Place:
         (f32[4,3], f32[5,3])
     """
 
-    __slots__ = ("_key", "_x")
+    __slots__ = ("_given", "_key", "_x")
 
-    def __init__(self, x: XlaOp, key: _Selection | ArrayKey) -> None:
+    def __init__(self, x: XlaOp, key: _Selection | ArrayKey, given: Key) -> None:
         self._x = x
         self._key = key
+        self._given = given
 
     @errors_named("at.get")
-    def get(self, *, mode: str = "clip", fill_value: Operand = 0) -> XlaOp:
+    def get(self, *, mode: str | None = None, fill_value: Operand = 0) -> XlaOp:
         """Return the elements at the place, ``x[key]``.
 
         Args:
-            mode: what indices out of range read, in arrays at run time: "clip" the nearest element,
-                "fill" the number `fill_value`.
+            mode: what indices out of range read at run time: "clip" the nearest element, which is
+                the default, "fill" the number `fill_value`.
             fill_value: a number, or a scalar of x's type.
         """
         _check_mode("at.get", mode, READ_MODES)
-        x, key = self._x, self._key
+        x, key = self._x, self._key_for("at.get", mode)
         if isinstance(key, ArrayKey):
             with rollback_on_error(resolve_builder("at.get", x, *key.ops())):
-                return read(_part(x, key), key, mode, fill_value)
+                return read(_part(x, key), key, mode or "clip", fill_value)
         with rollback_on_error(resolve_builder("at.get", x, *key.indices)):
             return _selected_part(x, key)
 
     @errors_named("at.set")
-    def set(self, value: Operand, *, mode: str = "drop") -> XlaOp:
+    def set(self, value: Operand, *, mode: str | None = None) -> XlaOp:
         """Return the array with `value` at the place."""
         return self._with("at.set", value, None, mode)
 
     @errors_named("at.apply")
-    def apply(self, function: Callable[[XlaOp], XlaOp], *, mode: str = "drop") -> XlaOp:
+    def apply(self, function: Callable[[XlaOp], XlaOp], *, mode: str | None = None) -> XlaOp:
         """Return the array with ``function(x[key])`` at the place.
 
         Args:
@@ -240,22 +243,22 @@ class Place:
         return self._with("at.apply", function(self.get()), None, mode)
 
     @errors_named("at.add")
-    def add(self, value: Operand, *, mode: str = "drop") -> XlaOp:
+    def add(self, value: Operand, *, mode: str | None = None) -> XlaOp:
         """Return the array with `value` added at the place."""
         return self._with("at.add", value, ew.add, mode)
 
     @errors_named("at.mul")
-    def mul(self, value: Operand, *, mode: str = "drop") -> XlaOp:
+    def mul(self, value: Operand, *, mode: str | None = None) -> XlaOp:
         """Return the array multiplied by `value` at the place."""
         return self._with("at.mul", value, ew.mul, mode)
 
     @errors_named("at.max")
-    def max(self, value: Operand, *, mode: str = "drop") -> XlaOp:
+    def max(self, value: Operand, *, mode: str | None = None) -> XlaOp:
         """Return the array with the maximum of its elements and `value` at the place."""
         return self._with("at.max", value, ew.max, mode)
 
     @errors_named("at.min")
-    def min(self, value: Operand, *, mode: str = "drop") -> XlaOp:
+    def min(self, value: Operand, *, mode: str | None = None) -> XlaOp:
         """Return the array with the minimum of its elements and `value` at the place."""
         return self._with("at.min", value, ew.min, mode)
 
@@ -264,12 +267,20 @@ class Place:
         op: str,
         value: Operand,
         combine: Callable[[XlaOp, XlaOp], XlaOp] | None,
-        mode: str,
+        mode: str | None,
     ) -> XlaOp:
         _check_mode(op, mode, WRITE_MODES)
-        if isinstance(self._key, ArrayKey):
-            return _scattered(op, self._x, self._key, value, combine, mode)
-        return _updated(op, self._x, self._key, value, combine)
+        key = self._key_for(op, mode)
+        if isinstance(key, ArrayKey):
+            return _scattered(op, self._x, key, value, combine, mode or "drop")
+        return _updated(op, self._x, key, value, combine)
+
+    def _key_for(self, op: str, mode: str | None) -> _Selection | ArrayKey:
+        """Return the key; with a mode, scalar ops in it are indices of a gather or scatter."""
+        key = self._key
+        if mode is None or isinstance(key, ArrayKey) or not key.indices:
+            return key
+        return array_key(op, shape_of(self._x), self._given)
 
     if not TYPE_CHECKING:
 
@@ -279,7 +290,7 @@ class Place:
 
 
 def _check_mode(op: str, mode: Any, modes: Sequence[str]) -> None:
-    if not isinstance(mode, str) or mode not in modes:
+    if mode is not None and (not isinstance(mode, str) or mode not in modes):
         rule = f"mode must be {' or '.join(map(repr, modes))}"
         raise error_of(OperandError, op, rule, argument="mode", got=brief(mode))
 
@@ -305,7 +316,11 @@ def _scattered(
             rule = "value must be an array, because the number of indices is not known"
             Check(op, x=shape, value=value.shape).fail(rule, got=value.shape)
         new = write(part, key, value, combine, mode)
-        return new if key.is_whole() else Place(x, _selection(op, shape_of(x), key.basic)).set(new)
+        return (
+            new
+            if key.is_whole()
+            else Place(x, _selection(op, shape_of(x), key.basic), key.basic).set(new)
+        )
 
 
 _UPDATES_OF_JAX: Final = {

@@ -130,7 +130,8 @@ def orthogonal(key: XlaOp, shape: ShapeLike, scale: float = 1.0) -> XlaOp:
 
     Args:
         key: a key.
-        shape: an array shape of type f32 or f64, of fixed sizes and of two dimensions or more.
+        shape: an array shape of floating-point or complex type, of fixed sizes and of two
+            dimensions or more.
         scale: the length of the vectors.
 
     Raises:

@@ -73,8 +73,8 @@ def huber(predictions: XlaOp, targets: XlaOp, delta: float = 1.0, axis: Axes = N
         f32[]
     """
     _check_pair("huber", "targets", predictions, targets)
-    limit = finite_number("huber", "delta", delta, 0.0)
-    if not limit:
+    limit = finite_number("huber", "delta", delta)
+    if limit <= 0:
         raise error_of(OperandError, "huber", "delta must be greater than 0", got=delta)
     distance = ew.abs(widened(predictions) - widened(targets))
     near = ew.min(distance, limit)

@@ -6,6 +6,7 @@ calls of Python when it compiles a program; `XlaComputation.strip_debug` removes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from string import Formatter
@@ -28,7 +29,7 @@ NOTHING: Final = TupleShape(())
 
 
 @explained
-def debug_print(message: str, *operands: XlaOp, **named: XlaOp) -> None:
+def debug_print(message: str, /, *operands: XlaOp, **named: XlaOp) -> None:
     """Print a message with the values of arrays whenever the program reaches this place.
 
     Prints and checks run in the order in which they are recorded, also in loops, branches and
@@ -36,13 +37,18 @@ def debug_print(message: str, *operands: XlaOp, **named: XlaOp) -> None:
     device prints, after its name; in one that XLA partitions, the first device prints the whole
     arrays, and the order is not defined.
 
+    Derivatives do not print again. `lowering.vmap` runs both branches of a conditional, and a loop
+    until its last element has ended, so prints and checks in them also see elements that would not
+    reach them alone.
+
     A program that was exported to a file prints when it is loaded and compiled again. Other
     compilers do not know the custom call: remove it with ``computation.strip_debug()`` or with
     ``xlabuilder convert --strip-debug``. Only programs on CPU can print.
 
     Args:
-        message: a format string as of `str.format`. ``{}`` and ``{0}`` are the operands by number,
-            ``{name}`` those by name. A format such as ``{:.3f}`` applies to each element.
+        message: a format string as of `str.format`, without conversions such as ``!r``. ``{}`` and
+            ``{0}`` are the operands by number, ``{name}`` those by name. A format such as
+            ``{:.3f}`` applies to each element.
         operands, named: arrays of static or unbounded sizes; the message must contain each of them.
 
     Raises:
@@ -67,7 +73,7 @@ def debug_print(message: str, *operands: XlaOp, **named: XlaOp) -> None:
 
 
 @explained
-def check(condition: XlaOp, message: str, *operands: XlaOp, **named: XlaOp) -> None:
+def check(condition: XlaOp, message: str, /, *operands: XlaOp, **named: XlaOp) -> None:
     """Check a condition whenever the program reaches this place.
 
     If any element of the condition is false, the call of the program raises a
@@ -141,7 +147,7 @@ def _message(
     parts: list[str] = []
     used: set[int] = set()
     automatic = 0
-    for literal, field, format_spec, conversion in _fields(op, message):
+    for literal, field, format_spec, _ in _fields(op, message):
         parts.append(literal.replace("{", "{{").replace("}", "}}"))
         if field is None:
             continue
@@ -159,8 +165,7 @@ def _message(
             raise error_of(OperandError, op, rule, fix, argument="message", got=got)
         used.add(number)
         _check_format(op, f"{{{field}:{format_spec}}}", values[number].shape, format_spec or "")
-        parts.append("{" + str(number) + (f"!{conversion}" if conversion else ""))
-        parts.append((f":{format_spec}" if format_spec else "") + "}")
+        parts.append("{" + str(number) + (f":{format_spec}" if format_spec else "") + "}")
     for number in range(len(values)):
         if number not in used:
             name = next((n for n, at in numbers.items() if at == number), str(number))
@@ -183,10 +188,14 @@ def _fields(op: str, message: str) -> list[_Field]:
         rule = f"message must be a format string: {error}"
         got = brief(message)
         raise error_of(OperandError, op, rule, fix, argument="message", got=got) from None
+    kinds = {field == "" for _, field, _, _ in fields if field == "" or (field or "").isdecimal()}
+    if len(kinds) > 1:
+        rule = "a message must not contain both {} and numbers"
+        raise error_of(OperandError, op, rule, argument="message", got=brief(message))
     for _, field, format_spec, conversion in fields:
         is_simple = field is None or field == "" or field.isdecimal() or field.isidentifier()
-        if not is_simple or "{" in (format_spec or "") or conversion not in (None, "s", "r"):
-            rule = "a field of the message must be a number or a name"
+        if not is_simple or "{" in (format_spec or "") or conversion is not None:
+            rule = "a field of the message must be a number or a name, with or without a format"
             got = f"{{{field}{'' if not conversion else '!' + conversion}:{format_spec}}}"
             raise error_of(OperandError, op, rule, fix, argument="message", got=got)
     return fields
@@ -206,11 +215,19 @@ def _check_format(op: str, field: str, shape: Any, format_spec: str) -> None:
         raise error_of(OperandError, op, rule, fix, argument="message", got=got) from None
 
 
+_MOST_CHARACTERS: Final = 1000
+"""The largest width and precision of a format: a wider text could fill the memory."""
+
+
 def _element_text(element: Any, format_spec: str) -> str:
     """Return the text of an element of a NumPy array."""
     if not format_spec:
         return str(element)
+    if any(int(digits) > _MOST_CHARACTERS for digits in re.findall(r"\d+", format_spec)):
+        raise ValueError(f"a width must be at most {_MOST_CHARACTERS}")
     number = element.item()
+    if isinstance(number, bool):
+        return format(str(number), format_spec)
     if not isinstance(number, (bool, int, float, complex)):  # a type of ml_dtypes
         number = float(number)
         number = int(number) if "int" in element.dtype.name else number

@@ -143,7 +143,11 @@ def minimize(
     end = start + _seconds(seconds)
     with _shown(flag("minimize", "progress", progress)) as show:
         search = _Search(is_bad, end, show, best=program)
-        if not search.is_bad(program):
+        # A check that fails would hide the fault. It is the fault if there is none without it.
+        stripped = _Program(computation.strip_debug(), program.arguments)
+        if stripped.computation is not computation and search.is_bad(stripped):
+            program = stripped
+        elif not search.is_bad(program):
             rule = "is_bad must be true for the whole computation"
             fix = "call it with the computation and these arguments to see why it is not"
             raise error_of(OperandError, "minimize", rule, fix, got="false")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, overload
@@ -543,6 +544,8 @@ def _device_of(reference: Any) -> jax.Device:
         try:
             return device_argument("compare", reference)
         except DeviceError as error:
+            if re.fullmatch(r"(cpu|gpu|cuda|rocm|tpu)\b.*|.*:\d+", str(reference)):
+                raise  # meant as a device
             cause = error
     rule = (
         "reference must be 'interpreter', 'f64', a device, a mapping of compile options or a "
@@ -569,8 +572,7 @@ def _correspondence(
     def is_same(op: XlaOp, array: Array, other: XlaOp, other_array: Array) -> bool:
         # The programs add up in another order.
         allowed = _tolerance(ulps, op.opcode, errors[op.id] + other_errors[other.id])
-        (found,) = _differences(op, array, other_array, allowed, None, paths=[""])
-        return found.agrees
+        return tolerances.is_near(array, other_array, allowed)
 
     return corresponding(
         computation,
@@ -793,7 +795,6 @@ def _differences(
     reference_value: Any,
     tolerance: float,
     operands: list[Any] | None,
-    paths: Sequence[str] | None = None,
 ) -> list[Difference]:
     """Return the difference of each array of a value.
 
@@ -802,11 +803,9 @@ def _differences(
         device_value, reference_value: the value on the device and on the interpreter.
         tolerance: the tolerance for floating-point elements, in ulps.
         operands: the values of the op's operands; None for values with accumulated errors.
-        paths: the index of each array of the value; None for those of the op's shape.
     """
-    if paths is None:
-        shapes = leaves(op.shape)
-        paths = [p for p, s in zip(leaf_paths(op.shape), shapes, strict=True) if s.is_array]
+    shapes = leaves(op.shape)
+    paths = [p for p, s in zip(leaf_paths(op.shape), shapes, strict=True) if s.is_array]
     differences = []
     terms = _arrays(operands)
     pairs = zip(paths, _arrays(device_value), _arrays(reference_value), strict=True)

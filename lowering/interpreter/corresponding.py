@@ -8,8 +8,9 @@ compute something else.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -155,22 +156,29 @@ def corresponding(
     for op in reference.ops:
         if op.shape.is_array:
             known[op.shape].append(op)
+    arrays = {op: np.asarray(reference_values[op]) for ops in known.values() for op in ops}
+    digests = {op: _digest(array) for op, array in arrays.items()}
     pairs: dict[XlaOp, XlaOp] = {}
+    latest = 0
     for op in computation.ops:
         if not op.shape.is_array:
             continue
-        # An op of the same kind rather than another one with the same value, such as a copy.
-        candidates = sorted(known[op.shape], key=lambda other: other.opcode != op.opcode)
         array = np.asarray(values[op])
-        for other in candidates:
-            if is_same(op, array, other, np.asarray(reference_values[other])):
+        digest = _digest(array)
+        # An op of the same kind rather than another one with the same value, such as a copy; and
+        # one near the last match, because programs compute most values in the same order.
+        for other in sorted(
+            known[op.shape],
+            key=lambda other: (other.opcode != op.opcode, abs(other.id - latest)),
+        ):
+            is_near = _may_be_same(digest, digests[other])
+            if is_near and is_same(op, array, other, arrays[other]):
                 pairs[op] = other
+                latest = other.id
                 break
     first = None if agrees else _first(computation, pairs, values)
     counterpart = None if first is None else _counterpart(first, pairs, reference)
-    largest = None
-    if first is not None and counterpart is not None and first.shape is counterpart.shape:
-        largest = _largest(values[first], reference_values[counterpart])
+    largest = None if first is None else _largest(first, counterpart, values, reference_values)
     return Correspondence(
         computation.name, reference.name, device, agrees, pairs, first, counterpart, largest
     )
@@ -182,24 +190,66 @@ def _arrays(value: Any) -> list[Array]:
     return [] if value is None else [np.asarray(value)]
 
 
+_SAMPLES: Final = 64
+
+
+def _digest(array: Array) -> tuple[Array, float]:
+    """Return a few elements of an array, and the largest magnitude of any."""
+    flat = array.reshape(-1)
+    wide: type = np.complex128 if np.iscomplexobj(array) else np.float64
+    with np.errstate(all="ignore"):
+        samples: Array = flat[:: max(1, flat.size // _SAMPLES)].astype(wide)
+        largest = float(np.abs(flat).astype(np.float64).max(initial=0.0))
+    return samples, largest
+
+
+def _may_be_same(digest: tuple[Array, float], other: tuple[Array, float]) -> bool:
+    """Whether arrays may be equal up to rounding errors; most pairs of arrays are not."""
+    (samples, largest), (others, _) = digest, other
+    if not math.isfinite(largest):
+        return True
+    with np.errstate(all="ignore"):
+        return bool((np.abs(samples - others) <= 0.1 * largest).all())
+
+
 def _first(
     computation: XlaComputation, pairs: Mapping[XlaOp, XlaOp], values: Mapping[XlaOp, Any]
 ) -> XlaOp | None:
-    """Return the first op whose operands have counterparts, but no value computed from it has."""
+    """Return the first op whose operands have counterparts, but no value computed from it has.
+
+    An op with several results, such as a loop, has a counterpart if each result that is used has.
+    """
     ops = computation.ops
-    leads_on = [False] * len(ops)  # whether a value computed from the op has a counterpart
+    elements: dict[XlaOp, list[XlaOp]] = defaultdict(list)
+    varies: dict[XlaOp, bool] = {}  # whether the op depends on a parameter
+    for op in ops:
+        varies[op] = op.opcode == "parameter" or any(varies[o] for o in op.operands)
+        if op.opcode == "get_tuple_element":
+            elements[op.operands[0]].append(op)
+
+    def is_known(op: XlaOp) -> bool:
+        if op.opcode == "tuple":
+            return all(map(is_known, op.operands))
+        if op.shape.is_array:
+            return op in pairs or not varies[op]
+        return all(map(is_known, elements[op]))
+
+    leads_on: set[XlaOp] = set()  # the ops from which a value with a counterpart is computed
     for op in reversed(ops):
-        if leads_on[op.id] or (op in pairs and _is_evidence(values[op])):
-            for operand in op.operands:
-                leads_on[operand.id] = True
-    varies = [False] * len(ops)  # whether the op depends on a parameter
-    for op in ops:
-        varies[op.id] = op.opcode == "parameter" or any(varies[o.id] for o in op.operands)
-    for op in ops:
-        is_missing = op.shape.is_array and op not in pairs and varies[op.id] and not leads_on[op.id]
-        if is_missing and all(o in pairs or not varies[o.id] for o in op.operands):
-            return op
-    return None
+        if op in leads_on or (op in pairs and _is_evidence(values[op])):
+            is_element = op.opcode == "get_tuple_element" and op not in leads_on
+            # A result that a loop passes on unchanged does not show that the others are right.
+            leads_on.update(() if is_element else op.operands)
+    missing = [
+        op
+        for op in ops
+        if op.opcode not in _STRUCTURE and op not in leads_on and varies[op] and not is_known(op)
+    ]
+    ready = (op for op in missing if all(map(is_known, op.operands)))
+    return next(ready, missing[0] if missing else None)
+
+
+_STRUCTURE: Final = ("tuple", "get_tuple_element")
 
 
 def _is_evidence(value: Any) -> bool:
@@ -212,23 +262,42 @@ def _counterpart(
     op: XlaOp, pairs: Mapping[XlaOp, XlaOp], reference: XlaComputation
 ) -> XlaOp | None:
     """Return the op of the reference on the counterparts of an op's operands."""
-    wanted = {pairs[operand] for operand in op.operands if operand in pairs}
+    wanted = {pairs[operand] for operand in _arrays_in(op.operands) if operand in pairs}
     found = set(pairs.values())
 
     def likeness(other: XlaOp) -> tuple[int, int, int]:
-        shared = len(wanted.intersection(other.operands))
+        shared = len(wanted.intersection(_arrays_in(other.operands)))
         return int(other.opcode == op.opcode), shared, int(other.shape is op.shape)
 
     candidates = [
         other
         for other in reference.ops
-        if other not in found and wanted.intersection(other.operands)
+        if other not in found
+        and other.opcode not in _STRUCTURE
+        and wanted.intersection(_arrays_in(other.operands))
     ]
     return max(candidates, key=likeness, default=None)
 
 
-def _largest(value: Any, other: Any) -> float:
+def _arrays_in(operands: Sequence[XlaOp]) -> list[XlaOp]:
+    """Return operands, with the elements of tuples in place of the tuples."""
+    return [
+        each
+        for operand in operands
+        for each in (operand.operands if operand.opcode == "tuple" else (operand,))
+    ]
+
+
+def _largest(
+    op: XlaOp,
+    counterpart: XlaOp | None,
+    values: Mapping[XlaOp, Any],
+    reference_values: Mapping[XlaOp, Any],
+) -> float | None:
+    """Return the largest difference of two ops' elements; None if these do not correspond."""
+    if counterpart is None or op.shape is not counterpart.shape or not op.shape.is_array:
+        return None
     with np.errstate(all="ignore"):
-        a, b = (np.asarray(each) for each in (value, other))
+        a, b = np.asarray(values[op]), np.asarray(reference_values[counterpart])
         wide: type = np.complex128 if np.iscomplexobj(a) else np.float64
         return float(np.abs(a.astype(wide) - b.astype(wide)).max(initial=0.0))

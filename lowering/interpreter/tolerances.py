@@ -88,6 +88,24 @@ def _is_nan(values: Array) -> Array:
     return mask
 
 
+def is_near(a: Array, b: Array, ulps: float) -> bool:
+    """Return whether arrays are equal, up to a number of ulps of the largest element of `b`.
+
+    All NaNs are equal. Integers and preds must be equal.
+    """
+    element_type = pt.from_dtype(b.dtype)
+    if not (element_type.is_floating or element_type.is_complex):
+        return np.array_equal(a, b)
+    wide: type = np.complex128 if element_type.is_complex else np.float64
+    with np.errstate(all="ignore"):
+        x: Array = a.astype(wide)
+        y: Array = b.astype(wide)
+        equal = (x == y) | (np.isnan(x) & np.isnan(y))
+        finite = np.abs(y[np.isfinite(y)])
+        unit = finite.max(initial=0.0) * float(pt.float_info(element_type.real_type).eps)
+        return bool((equal | (np.abs(x - y) <= ulps * unit)).all())
+
+
 def in_units_of(a: Array, b: Array, size: float) -> Array:
     """Return the distance of each pair of elements in ulps of the number `size`, as f64.
 

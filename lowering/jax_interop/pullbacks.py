@@ -31,6 +31,7 @@ from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.inspection.equivalence import value_key
+from builder.ops.host import observers
 from builder.rewriting.copying import copy_op
 from builder.schema import Trait, opcodes_with
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
@@ -800,9 +801,11 @@ def _evaluated(unit: Unit, traced: _Traced) -> list[Any]:
 def _may_be_replaced(unit: Unit) -> bool:
     """Return whether the op or the call of a unit may be recorded again with residuals.
 
-    A library function and a composite stand for their ops; a token has its place in an order.
+    A library function and a composite stand for their ops; a token has its place in an order. The
+    trace leaves out prints and checks, so a loop with them stays, and is computed again.
     """
-    if unit.is_again or (unit.call is not None and isinstance(unit.call.function, LibraryCall)):
+    is_library = unit.call is not None and isinstance(unit.call.function, LibraryCall)
+    if unit.is_again or is_library or observers([unit.op]):
         return False
     values = [leaf for op in (*unit.operands, *unit.results) for leaf in leaves(op.shape)]
     return unit.op.opcode != "composite" and not any(isinstance(v, TokenShape) for v in values)

@@ -38,7 +38,7 @@ def jax_check(ctx: Context, op: XlaOp) -> Step:
 
     def verify(condition: Value, *arrays: Value) -> None:
         if not condition.all():
-            rule = f"check{where} failed: {format_message(text, arrays)}"
+            rule = f"check{where}{',' if where else ''} failed: {format_message(text, arrays)}"
             raise error_of(ExecutionError, "check", rule, context=(name,))
 
     return _step(op, verify)

@@ -175,6 +175,33 @@ def test_indices_out_of_range() -> None:
         np.testing.assert_array_equal(found, wanted, strict=True)
 
 
+@pytest.mark.parametrize("index", [-5, -1, 2, 9])
+def test_scalar_indices_out_of_range(index: int) -> None:
+    """Without a mode they are clamped; with one they are like those of arrays."""
+    x, i = jnp.asarray(X), index
+
+    def record(x: xb.XlaOp, i: xb.XlaOp) -> xb.XlaOp:
+        return xb.tuple(
+            x.at[i].get(mode="fill", fill_value=-1),
+            x.at[1:, i].get(mode="clip"),
+            x.at[i, 1].add(5.0, mode="drop"),
+            x.at[i].set(x[0], mode="clip"),
+            x.at[i].set(7.0),
+        )
+
+    # jax computes `x[1:, i]` without a clamp for a static index.
+    expected = (
+        x.at[i].get(mode="fill", fill_value=-1),
+        x.at[1:, jnp.asarray(i)].get(mode="clip"),
+        x.at[jnp.asarray(i), 1].add(5.0, mode="drop"),
+        x.at[jnp.asarray(i)].set(x[0], mode="clip"),
+        x.at[min(max(i, 0), 3)].set(7.0),
+    )
+    found = run(record, X, np.int32(index))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
 def test_apply_changes_each_element_once() -> None:
     rows = np.int32([1, 1, 3])
     (found,) = run(lambda x, i: xb.tuple(x.at[i, 1:].apply(xb.neg)), X, rows)
@@ -243,6 +270,10 @@ REFUSED: dict[str, tuple[Callable[[xb.XlaOp], Any], str]] = {
     "floats": (lambda x: x[x], r"an index must be an array of integers, got f32\[4,3\]"),
     "floats of NumPy": (lambda x: x[[0.5]], r"an array or a list of integers, got \[0\.5\]"),
     "lists of different lengths": (lambda x: x[[[0], [1, 2]]], "a list of integers, got"),
+    "ops in a list": (
+        lambda x: x[[0, x.builder.parameter("s32[]")]],
+        r"a list of indices must consist of integers.*\n.*\nfix: combine ops into an array",
+    ),
     "out of range": (
         lambda x: x[:, [0, 3]],
         "an index must be from -3 to 2, got 3 for dimension 1",

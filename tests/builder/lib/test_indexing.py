@@ -335,7 +335,7 @@ def test_values_of_an_enclosing_computation() -> None:
         (lambda x: x.at[0].multiply(2.0), r"at\[key\]\.multiply: .*\nfix: write .*\.mul\(value\)"),
         (lambda x: x.at[0].get(mode="drop"), r"at\.get: mode must be 'clip' or 'fill', got 'drop'"),
         (
-            lambda x: x.at[0].set(0.0, mode=None),
+            lambda x: x.at[0].set(0.0, mode=1),
             r"at\.set: mode must be 'drop' or 'clip', got",
         ),
         (

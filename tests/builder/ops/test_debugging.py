@@ -24,13 +24,13 @@ def test_fields_are_numbered() -> None:
     x, y = b.parameter(xb.f32[2], "x"), b.parameter(xb.s32[()], "y")
     xb.debug_print("{} {{}} {}", x, y)
     xb.debug_print("{1} {0} {0}", x, y)
-    xb.debug_print("{y:04d} {x:.2f} {!r}", y, x=x, y=y)
+    xb.debug_print("{y:04d} {x:.2f} {}", y, x=x, y=y)
     xb.check(x > 0.0, "{x}", x=x)
     built = b.build()
     assert messages(built) == [
         '{message = "{0} {{}} {1}"}',
         '{message = "{1} {0} {0}"}',
-        '{message = "{2:04d} {1:.2f} {0!r}"}',
+        '{message = "{2:04d} {1:.2f} {0}"}',
         '{message = "{0}"}',
     ]
     # The root is the last value: prints and checks have none.
@@ -45,6 +45,7 @@ FORMATTED: dict[str, tuple[str, list[Any], str]] = {
     "an integer": ("{0:>4d}|{1:x}", [np.int8(-3), np.uint64(255)], "  -3|ff"),
     "bf16": ("{0:.3f} {0}", [np.asarray(1.5, xb.bf16.dtype)], "1.500 1.5"),
     "s4": ("{0:+d}", [np.asarray(-2, xb.s4.dtype)], "-2"),
+    "a pred with a width": ("{0:>6}|", [np.asarray(True)], "  True|"),
     "pred": ("{0} {1}", [np.asarray(True), np.asarray([False])], "True [False]"),
     "complex": ("{0:.1f}", [np.complex64(1 + 2j)], "1.0+2.0j"),
     "braces": ("{{{0}}}", [np.int32(1)], "{1}"),
@@ -110,7 +111,18 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[xb.XlaError], str]] = {
     "an attribute": (
         lambda: xb.debug_print("{0.shape}", _x()),
         xb.OperandError,
-        "a field of the message must be a number or a name, got {0.shape:}",
+        "a field of the message must be a number or a name, .* got {0.shape:}",
+    ),
+    "a conversion": (lambda: xb.debug_print("{!r}", _x()), xb.OperandError, "got {!r:}"),
+    "numbers and none": (
+        lambda: xb.debug_print("{} {1}", _x(), _x()),
+        xb.OperandError,
+        r"a message must not contain both \{\} and numbers, got '\{\} \{1\}'",
+    ),
+    "a width of gigabytes": (
+        lambda: xb.debug_print("{:>3000000000}", _x()),
+        xb.OperandError,
+        "does not apply to f32: a width must be at most 1000",
     ),
     "a format of another type": (
         lambda: xb.debug_print("{:d}", _x()),

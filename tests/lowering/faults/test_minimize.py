@@ -76,6 +76,20 @@ def test_the_whole_program_must_be_bad() -> None:
         lowering.minimize(model, is_not_finite, ONES, seconds=0)
 
 
+def test_checks_do_not_hide_the_fault() -> None:
+    """A check that fails ends the program before its values are NaN."""
+
+    @xb.computation(xb.f32[3])
+    def model(x: xb.XlaOp) -> xb.XlaOp:
+        y = xb.log(x)
+        xb.check(y > -100.0, "y is {}", y)
+        return xb.exp(y) * 2.0
+
+    is_bad = lowering.faults.is_not_finite("cpu")
+    found = lowering.minimize(model, is_bad, np.float32([1, 2, -1]))
+    assert [op.opcode for op in found.computation.ops] == ["parameter", "log"]
+
+
 def test_the_time_limit_returns_the_smallest_program_until_then() -> None:
     b = xb.XlaBuilder("model")
     x = b.parameter(xb.f32[8], "x")

@@ -162,7 +162,7 @@ def test_check_names_the_line() -> None:
 
 @xb.computation(xb.f32[3])
 def looped(x: xb.XlaOp) -> xb.XlaOp:
-    """A loss that prints outside of a loop, in a loop, and in a loop without a use."""
+    """A loss that prints outside of a loop, in a loop, and in a branch; their values are used."""
     xb.debug_print("x {:.0f}", x)
 
     def step(element: xb.XlaOp, total: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
@@ -170,28 +170,55 @@ def looped(x: xb.XlaOp) -> xb.XlaOp:
         return total, total + element * element
 
     _, total = xb.scan([x], [x[0]], step, 0)
-    return total
+
+    def shown(value: xb.XlaOp) -> xb.XlaOp:
+        xb.debug_print("branch {:.0f}", value)
+        return value * value
+
+    return xb.conditional(total > 0.0, total, shown, total, xb.neg)
 
 
-DERIVED: dict[str, tuple[Any, list[str]]] = {
-    "the loss": (looped, ["x [1 2 3]", "step 1", "step 2", "step 6"]),
-    "grad": (lowering.grad(looped), ["x [1 2 3]", "step 1", "step 2", "step 6"]),
+PRINTED = ["x [1 2 3]", "step 1", "step 2", "step 6", "branch 15"]
+
+DERIVED: dict[str, Any] = {
+    "the loss": looped,
+    "grad": lowering.grad(looped),
+    "value_and_grad": lowering.value_and_grad(looped),
 }
 
 
 @each_row("name", DERIVED)
 def test_derivatives_print_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    computation, expected = DERIVED[name]
-    result = lowering.compile(computation, "cpu")(np.float32([1, 2, 3]))
-    assert capsys.readouterr().out.splitlines() == expected
+    result = lowering.compile(DERIVED[name], "cpu")(np.float32([1, 2, 3]))
+    assert capsys.readouterr().out.splitlines() == PRINTED
     if name == "grad":
-        assert np.asarray(result[0]).tolist() == [3, 4, 6]
+        # 2 * 15 * (2, 4, 6), and 1 for the initial total.
+        assert np.asarray(result[0]).tolist() == [90, 120, 180]
+
+
+def test_checks_hold_in_derivatives_of_loops() -> None:
+    def step(state: xb.XlaOp) -> xb.XlaOp:
+        number, value = state
+        xb.check(value < 100.0, "{} is too large", value)
+        return xb.tuple(number + 1, value * value)
+
+    @xb.computation(xb.f32[()])
+    def model(x: xb.XlaOp) -> xb.XlaOp:
+        zero = x.builder.constant(0, xb.s32)
+        return xb.while_(lambda state: state[0] < 3, step, xb.tuple(zero, x))[1]
+
+    program = lowering.compile(lowering.value_and_grad(model), "cpu")
+    value, (gradient,) = program(np.float32(1.5))
+    assert (float(value), float(gradient)) == (1.5**8, 8 * 1.5**7)
+    with pytest.raises(lowering.ExecutionError, match=r"256\.0 is too large"):
+        program(np.float32(4))
 
 
 def test_vmap_and_jax_print_for_each_element(capsys: pytest.CaptureFixture[str]) -> None:
     batch = np.float32([[1, 2, 3], [4, 5, 6]])
     expected = sorted(
-        ["x [1 2 3]", "step 1", "step 2", "step 6", "x [4 5 6]", "step 4", "step 20", "step 45"]
+        [*PRINTED, "x [4 5 6]", "step 4", "step 20", "step 45", "branch 81"]
+        # Both branches run, with all elements.
     )
     function = lowering.to_jax(looped)
     for run in (

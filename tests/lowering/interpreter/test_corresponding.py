@@ -76,6 +76,34 @@ def test_the_first_op_that_differs(name: str) -> None:
     assert "the first value that differs" in found._repr_html_()
 
 
+@pytest.mark.parametrize("kind", ["while", "call"])
+def test_ops_with_several_results(kind: str) -> None:
+    """A fault inside a loop or a call is found at the loop or the call."""
+
+    def model(function: Any) -> xb.XlaComputation:
+        def step(state: xb.XlaOp) -> xb.XlaOp:
+            number, value, kept = state
+            return xb.tuple(number + 1, function(value) * 2.0, kept)
+
+        @xb.computation(xb.f32[3, 4])
+        def looped(x: xb.XlaOp) -> xb.XlaOp:
+            state = xb.tuple(x.builder.constant(0, xb.s32), xb.sin(x), x)
+            if kind == "while":
+                last = xb.while_(lambda s: s[0] < 3, step, state)
+            else:
+                last = xb.call(xb.computation(state.shape)(step), state)
+            return last[1] + last[2]
+
+        return looped
+
+    x = RANDOM.normal(size=(3, 4)).astype(np.float32)
+    found = lowering.compare(model(xb.cos), x, device="cpu", reference=model(xb.tanh))
+    assert found.first is not None
+    assert found.counterpart is not None
+    assert (found.first.opcode, found.counterpart.opcode) == (kind, kind)
+    assert lowering.compare(model(xb.cos), x, device="cpu", reference=model(xb.cos)).agrees
+
+
 def test_values_that_occur_by_chance_are_no_evidence() -> None:
     """A zero of both programs does not hide the op before it."""
 

@@ -38,8 +38,9 @@ INSTALL = """\
 import importlib.util
 
 if importlib.util.find_spec("builder") is None:
-    %pip install -q xlabuilder"""
-"""The first code cell of every notebook."""
+    %pip install -q "xlabuilder[draw]"\
+"""
+"""The first code cell of every notebook, with the extra for pictures of graphs."""
 
 SECONDS = 300
 """Time limit for the kernel to start, to run a cell and to send its output."""
@@ -73,7 +74,7 @@ def with_opening(notebook: Any, name: str) -> Any:
     text = re.sub(r".*colab\.research\.google\.com.*\n*", "", text)
     text, _, section = text.partition("\n## ")
     first.source = f"{heading}\n\n{colab_link(name)}\n\n{text.strip()}"
-    others = [cell for cell in others if "%pip install -q xlabuilder" not in cell.source]
+    others = [cell for cell in others if "%pip install -q" not in cell.source]
     if section:
         others.insert(0, nbformat.v4.new_markdown_cell(f"## {section}"))
     notebook.cells = [first, install_cell(), *others]

@@ -101,6 +101,7 @@ REQUIREMENTS: Final = {
     "click": "click>=8.2",
     "jax": "jax>=0.10,<0.13",
     "jaxlib": "jax>=0.10,<0.13",
+    "pygraphviz": "xlabuilder[draw]",
 }
 """What to install for each package that parts of the project import; jax installs jaxlib."""
 

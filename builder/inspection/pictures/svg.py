@@ -3,8 +3,9 @@
 The SVG has no style sheet, no ids and no scripts, because these would affect other pictures in the
 same page. Lines and labels have the colour of the text around the picture.
 
-Graphviz places the nodes, from operands to users. pygraphviz has it in its wheels, so the program
-`dot` need not be installed. Graphviz gets numbers and no labels, so that it loads no fonts.
+Graphviz places the nodes, from operands to users. pygraphviz, which the extra `draw` installs, has
+it in its wheels, so the program `dot` need not be installed. Graphviz gets numbers and no labels,
+so that it loads no fonts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from builder.graph.xla_op import XlaOp
 from builder.inspection.pictures.outline import Child, Group, level_of, outline_of
 from builder.inspection.rendering import printable
 from builder.inspection.table import constant_text, count_text, source_hover
+from builder.support.imports import missing_requirement
 
 _POINTS: Final = 72
 """The points of an inch: Graphviz has inches, and pictures have a pixel for each point."""
@@ -67,7 +69,7 @@ def layout_of(sizes: Sequence[Size], edges: Iterable[tuple[int, int]]) -> Layout
         edges: pairs of different nodes. In a cycle, some edges are drawn upward.
 
     Raises:
-        ImportError: pygraphviz is not installed.
+        ModuleNotFoundError: pygraphviz is not installed.
     """
     if not sizes:
         return Layout([], {}, 0.0, 0.0)
@@ -109,11 +111,12 @@ def _graphviz() -> Any:
     try:
         # No stubs; the other codes are for type checkers that run without it.
         import pygraphviz  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError as error:
-        raise ImportError(
-            f"draw requires pygraphviz, which can't be imported: {error}\n"
-            f"fix: run `pip install pygraphviz`, or use draw().dot() with another program"
-        ) from error
+    except ModuleNotFoundError as error:
+        missing = missing_requirement(error, "draw")
+        if missing is error:
+            raise
+        reason = f"{missing}, or use draw().dot() with another program"
+        raise ModuleNotFoundError(reason, name=missing.name) from None
     return pygraphviz
 
 

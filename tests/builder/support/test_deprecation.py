@@ -45,7 +45,7 @@ def test_each_line_of_the_caller_warns_once() -> None:
 
 
 def test_a_method_of_a_class() -> None:
-    with pytest.warns(DeprecationWarning) as shown:
+    with pytest.warns(DeprecationWarning, match=r"^Shape\.of is deprecated") as shown:
         assert Shape.of(3) == (Shape, 3)
     assert [(str(w.message), w.filename, w.lineno) for w in shown] == [
         (

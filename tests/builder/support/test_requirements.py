@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 from processes import run_python
@@ -28,7 +29,14 @@ def without(packages: str, program: str, *, status: int = 1) -> list[str]:
 
 def test_requirements_are_those_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {*REQUIREMENTS.values()} <= {*project["dependencies"]}
+    extras = project["optional-dependencies"]
+    for name, install in REQUIREMENTS.items():
+        if install.startswith("xlabuilder["):
+            (requirement,) = extras[install.removeprefix("xlabuilder[").removesuffix("]")]
+            assert requirement.startswith(f"{name}>")
+            assert not any(line.startswith(name) for line in project["dependencies"])
+        else:
+            assert install in project["dependencies"]
     assert REQUIREMENTS["jax"].startswith("jax>")  # which requires its jaxlib
 
 
@@ -71,6 +79,35 @@ def test_lowering_is_imported_without_jax() -> None:
 def test_the_command(packages: str, arguments: str, message: str) -> None:
     program = f"sys.argv[1:] = {arguments.split()}\nfrom lowering.cli import main\nmain()\n"
     assert without(packages, program) == [message]
+
+
+DRAW = """
+import builder as xb
+b = xb.XlaBuilder("model")
+graph = b.build(xb.abs(b.parameter(xb.f32[2]))).draw()
+assert graph.dot().startswith("digraph")
+graph.svg()
+"""
+
+
+def test_pictures_without_pygraphviz() -> None:
+    assert without("pygraphviz", DRAW)[-1] == (
+        'ModuleNotFoundError: draw requires pygraphviz: run `pip install "xlabuilder[draw]"`, '
+        "or use draw().dot() with another program"
+    )
+
+
+def test_the_command_draw_without_pygraphviz(tmp_path: Path) -> None:
+    program = tmp_path / "add.hlo"
+    program.write_text(
+        "HloModule add\n\nENTRY %add (x: f32[2]) -> f32[2] {\n"
+        "  %x = f32[2]{0} parameter(0)\n  ROOT %y = f32[2]{0} add(%x, %x)\n}\n"
+    )
+    arguments = ["draw", str(program), "-o", str(tmp_path / "add.svg")]
+    command = f"sys.argv[1:] = {arguments}\nfrom lowering.cli import main\nmain()\n"
+    assert without("pygraphviz", command) == [
+        'xlabuilder requires pygraphviz: run `pip install "xlabuilder[draw]"`'
+    ]
 
 
 def test_other_modules_are_left() -> None:

@@ -98,6 +98,7 @@ INTERRUPTED: Final = 130
 
 _ORDER: Final = (
     *("inspect", "convert", "run", "compare", "minimize", "test", "diff", "draw", "ops", "devices"),
+    "versions",
 )
 
 
@@ -257,7 +258,7 @@ def versions() -> dict[str, str]:
     from lowering.jaxlib_api import versions
 
     return {
-        **{name: version(name) for name in (NAME, "jax", "jaxlib", "numpy")},
+        **{name: version(name) for name in (NAME, "jax", "jaxlib", "numpy", "ml_dtypes")},
         "StableHLO": versions.current_version(),
         "Python": platform.python_version(),
     }

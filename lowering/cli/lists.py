@@ -1,4 +1,4 @@
-"""`xlabuilder devices` and `xlabuilder ops`: list the devices, and the operations."""
+"""`xlabuilder devices`, `versions` and `ops`: list devices, versions, and the operations."""
 
 from __future__ import annotations
 
@@ -30,13 +30,9 @@ def devices(as_json: bool) -> None:
     """List the devices with their memory, and the software versions."""
     import jax
 
-    from lowering.errors import DeviceError
-    from lowering.pjrt import devices as pjrt
-
-    available = list(pjrt.devices())
-    with contextlib.suppress(DeviceError):  # jax may be configured without CPU
-        available += [device for device in pjrt.devices("cpu") if device not in available]
-    records = [_record(each, jax.local_devices(backend=each.platform)) for each in available]
+    records = [
+        _record(each, jax.local_devices(backend=each.platform)) for each in _available_devices()
+    ]
     if as_json:
         print_json({"devices": records, "versions": versions()})
         return
@@ -48,6 +44,39 @@ def devices(as_json: bool) -> None:
     ]
     listed = ", ".join(f"{name} {version}" for name, version in versions().items())
     show(table(columns, rows), "", listed)
+
+
+def _available_devices() -> list[Any]:
+    from lowering.errors import DeviceError
+    from lowering.pjrt import devices as pjrt
+
+    available: list[Any] = list(pjrt.devices())
+    with contextlib.suppress(DeviceError):  # jax may be configured without CPU
+        available += [device for device in pjrt.devices("cpu") if device not in available]
+    return available
+
+
+@subcommand("versions")
+@json_option
+def print_versions(as_json: bool) -> None:
+    """Print the versions, platform and devices for a bug report."""
+    import platform
+    from collections import Counter
+
+    from builder.errors import XlaError, statement_of
+
+    facts = {**versions(), "platform": platform.platform()}
+    try:
+        counts = Counter(f"{each.platform} {each.device_kind}" for each in _available_devices())
+        devices = [f"{count} x {kind}" for kind, count in counts.items()]
+    except XlaError as error:  # the report is needed most where devices do not work
+        devices = [statement_of(error).partition("\n")[0]]
+    if as_json:
+        print_json({**facts, "devices": devices})
+        return
+    rows = [*facts.items(), ("devices", ", ".join(devices))]
+    width = max(len(name) for name, _ in rows)
+    show(*(f"{name:{width}}  {value}" for name, value in rows))
 
 
 def _record(device: Any, siblings: list[Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import importlib.metadata
 import io
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -687,6 +688,31 @@ def test_devices():
     assert call("--version").stdout.startswith("xlabuilder ")
 
 
+def test_versions():
+    facts = from_json("versions")
+    packages = {"jax": "jax", "jaxlib": "jaxlib", "numpy": "numpy", "ml_dtypes": "ml_dtypes"}
+    for name, distribution in {"xlabuilder": "xlabuilder", **packages}.items():
+        assert facts[name] == importlib.metadata.version(distribution)
+    assert facts["Python"] == "{}.{}.{}".format(*sys.version_info)
+    assert facts["platform"] == platform.platform()
+    devices = jax.devices()
+    assert facts["devices"] == [f"{len(devices)} x cpu {devices[0].device_kind}"]
+    lines = call("versions").stdout.splitlines()
+    assert [line.split(maxsplit=1) for line in lines] == [
+        [name, ", ".join(value) if name == "devices" else value] for name, value in facts.items()
+    ]
+
+
+def test_versions_where_no_device_works(monkeypatch):
+    def fail(platform=None):
+        raise lowering.DeviceError("device: there is no GPU")
+
+    monkeypatch.setattr("lowering.pjrt.devices.devices", fail)
+    facts = from_json("versions")
+    assert facts["jaxlib"] == importlib.metadata.version("jaxlib")
+    assert facts["devices"] == ["device: there is no GPU"]
+
+
 # Errors
 
 
@@ -704,7 +730,7 @@ def test_errors_are_short(files, tmp_path):
         assert message.startswith("xlabuilder")
     assert call("--help").stdout.startswith("Usage: xlabuilder [OPTIONS] COMMAND")
     commands = ["inspect", "convert", "run", "compare", "minimize", "test", "diff", "draw"]
-    commands += ["ops", "devices"]
+    commands += ["ops", "devices", "versions"]
     assert re.findall(r"^  ([a-z]+)  ", call("--help").stdout, re.MULTILINE) == commands
     for name in commands:
         assert "--traceback" in call(name, "--help").stdout

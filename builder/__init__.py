@@ -284,7 +284,7 @@ from builder.types.shape import (
 )
 
 # pyproject.toml reads it, and `lowering` exports it.
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 # Aliases: the names of xla_builder.h where the document's are different.
 convert = _alias("convert", convert_element_type)

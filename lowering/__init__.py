@@ -142,6 +142,28 @@ else:
     )
     __all__ = sorted([*(name for name in _LAZY if name[0] != "_"), "faults", "ffi", "xla_client"])
 
+    def _check_builder():
+        """Refuse another package `builder` that comes first on sys.path.
+
+        Otherwise each name would fail with an error about a module that the other package lacks.
+        """
+        from importlib.util import find_spec
+
+        spec = find_spec("builder")
+        found = None if spec is None else spec.origin
+        folder, _, file = __file__.rpartition("lowering")
+        own = f"{folder}builder{file}"
+        if found is not None and os.path.realpath(found) != os.path.realpath(own):
+            raise ImportError(
+                f"lowering requires the package builder of xlabuilder, but `import builder` finds "
+                f"another one: {found}\n"
+                f"fix: remove or rename it, or put {folder} before its folder on sys.path",
+                name="builder",
+                path=found,
+            )
+
+    _check_builder()
+
     def _refuse_ops_in_jax():
         """Explain jax.numpy.exp(op), once both packages are there."""
         if "jax" in sys.modules and "builder" in sys.modules and _PENDING:

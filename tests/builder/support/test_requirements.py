@@ -81,6 +81,29 @@ def test_the_command(packages: str, arguments: str, message: str) -> None:
     assert without(packages, program) == [message]
 
 
+@pytest.mark.parametrize("file", ["builder/__init__.py", "builder.py"])
+@pytest.mark.parametrize("first", ["", "import builder\n", "from lowering.cli import main\n"])
+def test_another_package_builder(file: str, first: str, tmp_path: Path) -> None:
+    other = tmp_path / file
+    other.parent.mkdir(exist_ok=True)
+    other.write_text("answer = 42\n")
+    # The current folder comes before PYTHONPATH.
+    done = run_python("-c", f"{first}import lowering\n", status=1, cwd=tmp_path)
+    assert done.stderr.count("Traceback") == 1
+    error, fix = done.stderr.splitlines()[-2:]
+    assert error.startswith("ImportError: lowering requires the package builder of xlabuilder, ")
+    assert error.endswith(f"`import builder` finds another one: {other}")
+    assert fix == f"fix: remove or rename it, or put {ROOT}/ before its folder on sys.path"
+
+
+def test_builder_through_another_path(tmp_path: Path) -> None:
+    """A link to the folder of the packages, and a namespace, are not other packages."""
+    (tmp_path / "link").symlink_to(ROOT)
+    (tmp_path / "builder").mkdir()
+    program = "import builder, sys\nsys.path.insert(0, 'link')\nimport lowering\nlowering.errors\n"
+    run_python("-c", program, cwd=tmp_path)
+
+
 DRAW = """
 import builder as xb
 b = xb.XlaBuilder("model")

@@ -36,7 +36,7 @@ JAXLIB_TESTS = tests/lowering tests/conformance tests/property tests/defects tes
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-newest test-gpu fuzz stress mutants lint format types bench bench-check docs notebooks site screenshots platforms clean moved
+.PHONY: help demo test test-all test-newest test-gpu fuzz stress mutants lint format types bench bench-check docs notebooks site screenshots dist platforms clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -108,6 +108,13 @@ site: $(STAMP) ## build the site in build/site/html, and check its links
 screenshots: site ## take screenshots of the site and the notebooks, in build/screenshots
 	@$(VENV) -m pip install --quiet --disable-pip-version-check --editable '.[screenshots]'
 	@$(VENV) tools/screenshots.py
+
+dist: $(STAMP) ## build the source distribution and the wheel in dist, and check them
+	@$(VENV) -m pip install --quiet --disable-pip-version-check --editable '.[release]'
+	@rm -rf dist
+	@$(VENV) -m build --outdir dist
+	@$(VENV) -m twine check --strict dist/*
+	@$(VENV) tools/check_dist.py dist
 
 platforms: $(STAMP) $(STAMP_NEWEST) ## record in docs/platforms.json where each operation runs
 	@$(VENV) tools/write_platforms.py

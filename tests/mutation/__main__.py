@@ -57,7 +57,10 @@ MOST: Final = 300
 EVERY_OP: Final = ("tests/test_docstrings.py", "tests/test_every_op.py")
 """The tests of the examples in all modules."""
 
-_LEFT_OUT: Final = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "site", "build")
+_LEFT_OUT: Final = shutil.ignore_patterns(
+    *(".git", ".venv*", ".*_cache", ".hypothesis", ".coverage*"),
+    *("__pycache__", "*.egg-info", "site", "build", "dist"),
+)
 
 Rounds = list[list[str]]
 """Tests to run one round after another, as arguments of pytest."""

@@ -107,6 +107,7 @@ def test_dir_lists_the_public_names(package: ModuleType) -> None:
 def test_both_packages_have_the_version_of_the_changelog() -> None:
     (newest, *_) = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert xb.__version__ == lowering.__version__ == newest
+    assert f"\nVersion {newest}, tested with " in (ROOT / "README.md").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     attribute = project["tool"]["setuptools"]["dynamic"]["version"]["attr"]
     assert attribute == "builder.__version__"  # a literal, so that builds do not import it

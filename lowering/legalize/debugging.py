@@ -208,7 +208,7 @@ def _replace(b: OpBuilder, call: ir.Operation, token: Value) -> Value:
 
     def function(_token: object, *arguments: Any) -> tuple[Any, ...]:
         if len(devices) > 1:
-            *arguments, device_number = arguments  # type: ignore[assignment]
+            *arguments, device_number = arguments  # type: ignore[assignment]  # a list from here on
             run(arguments, f"{devices[int(np.asarray(device_number))]}: ")
         else:
             run(arguments, "")

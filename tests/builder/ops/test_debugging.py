@@ -64,12 +64,12 @@ def _x(shape: str = "f32[2]") -> xb.XlaOp:
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[xb.XlaError], str]] = {
     "no message": (
-        lambda: xb.debug_print(_x()),  # type: ignore[arg-type]
+        lambda: xb.debug_print(_x()),  # type: ignore[arg-type]  # refused
         xb.OperandError,
         "debug_print: message must be text, got .*\nfix: begin with the message: xb.debug_print\\(",
     ),
     "a condition only": (
-        lambda: xb.check(_x("pred[]"), _x()),  # type: ignore[arg-type]
+        lambda: xb.check(_x("pred[]"), _x()),  # type: ignore[arg-type]  # refused
         xb.OperandError,
         'check: message must be text.*\nfix: write xb.check\\(condition, "x must',
     ),
@@ -79,7 +79,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[xb.XlaError], str]] = {
         "debug_print: at least one operand is needed, got none\nfix: pass an op",
     ),
     "an array of NumPy": (
-        lambda: xb.debug_print("{}", np.zeros(2)),  # type: ignore[arg-type]
+        lambda: xb.debug_print("{}", np.zeros(2)),  # type: ignore[arg-type]  # refused
         xb.OperandError,
         "debug_print: operand 0 must be an XlaOp",
     ),

@@ -100,7 +100,7 @@ def test_refused(tmp_path: Path) -> None:
     ):
         profile.by_op()
     with pytest.raises(xb.OperandError, match="by_op"):
-        profile.by_op(perfetto=5)  # type: ignore[arg-type]
+        profile.by_op(perfetto=5)  # type: ignore[arg-type]  # refused
     donating = lowering.compile(looped("donating"), "cpu", donate=["x"])
     donated = donating.profile(lowering.device_put(ONES, "cpu"))
     with pytest.raises(lowering.ArgumentError, match="donated"):

@@ -20,6 +20,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.inspection.table import count_text
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.types.shape import Shape
 
 Array = np.ndarray[Any, Any]
 
@@ -152,27 +153,26 @@ def corresponding(
             strict=True,
         )
     )
-    known: dict[Any, list[XlaOp]] = defaultdict(list)
+    by_shape: dict[Shape, list[XlaOp]] = defaultdict(list)
     for op in reference.ops:
         if op.shape.is_array:
-            known[op.shape].append(op)
-    arrays = {op: np.asarray(reference_values[op]) for ops in known.values() for op in ops}
-    digests = {op: _digest(array) for op, array in arrays.items()}
+            by_shape[op.shape].append(op)
+    arrays = {op: np.asarray(reference_values[op]) for ops in by_shape.values() for op in ops}
+    samples = {
+        shape: np.stack([_samples(arrays[op]) for op in ops]) for shape, ops in by_shape.items()
+    }
     pairs: dict[XlaOp, XlaOp] = {}
     latest = 0
     for op in computation.ops:
-        if not op.shape.is_array:
+        if op.shape not in samples:
             continue
         array = np.asarray(values[op])
-        digest = _digest(array)
+        others = [by_shape[op.shape][n] for n in _possible(array, samples[op.shape])]
         # An op of the same kind rather than another one with the same value, such as a copy; and
         # one near the last match, because programs compute most values in the same order.
-        for other in sorted(
-            known[op.shape],
-            key=lambda other: (other.opcode != op.opcode, abs(other.id - latest)),
-        ):
-            is_near = _may_be_same(digest, digests[other])
-            if is_near and is_same(op, array, other, arrays[other]):
+        others.sort(key=lambda other: (other.opcode != op.opcode, abs(other.id - latest)))
+        for other in others:
+            if is_same(op, array, other, arrays[other]):
                 pairs[op] = other
                 latest = other.id
                 break
@@ -193,23 +193,30 @@ def _arrays(value: Any) -> list[Array]:
 _SAMPLES: Final = 64
 
 
-def _digest(array: Array) -> tuple[Array, float]:
-    """Return a few elements of an array, and the largest magnitude of any."""
+def _samples(array: Array) -> Array:
+    """Return a few elements of an array."""
     flat = array.reshape(-1)
     wide: type = np.complex128 if np.iscomplexobj(array) else np.float64
     with np.errstate(all="ignore"):
         samples: Array = flat[:: max(1, flat.size // _SAMPLES)].astype(wide)
-        largest = float(np.abs(flat).astype(np.float64).max(initial=0.0))
-    return samples, largest
+    return samples
 
 
-def _may_be_same(digest: tuple[Array, float], other: tuple[Array, float]) -> bool:
-    """Whether arrays may be equal up to rounding errors; most pairs of arrays are not."""
-    (samples, largest), (others, _) = digest, other
-    if not math.isfinite(largest):
-        return True
+def _possible(array: Array, samples: Array) -> list[int]:
+    """Return the numbers of the arrays that may equal `array`, up to rounding errors.
+
+    Most arrays differ in a few elements, so that comparing all of their elements is not needed.
+
+    Args:
+        array: an array.
+        samples: a row of `_samples` for each of the arrays.
+    """
     with np.errstate(all="ignore"):
-        return bool((np.abs(samples - others) <= 0.1 * largest).all())
+        largest = float(np.abs(array).astype(np.float64).max(initial=0.0))
+        if not math.isfinite(largest):
+            return list(range(len(samples)))
+        is_near = (np.abs(samples - _samples(array)) <= 0.1 * largest).all(axis=1)
+    return [int(number) for number in np.flatnonzero(is_near)]
 
 
 def _first(

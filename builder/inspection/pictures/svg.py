@@ -109,8 +109,8 @@ def _points(fields: Sequence[str], height: float) -> list[tuple[float, float]]:
 
 def _graphviz() -> Any:
     try:
-        # No stubs; the other codes are for type checkers that run without it.
-        import pygraphviz  # type: ignore[import-untyped,import-not-found,unused-ignore]
+        # The other codes are for type checkers that run without it.
+        import pygraphviz  # type: ignore[import-untyped,import-not-found,unused-ignore]  # no stubs
     except ModuleNotFoundError as error:
         missing = missing_requirement(error, "draw")
         if missing is error:

@@ -22,6 +22,7 @@ from builder.lib.arguments import as_type, shape_of
 from builder.ops import elementwise as ew
 from builder.ops.indexing import gather, scatter
 from builder.ops.operands import Operand, number_as
+from builder.ops.reduction import reduce
 from builder.ops.reshaping import broadcast_in_dim, concatenate, reshape
 from builder.support.caches import per_signature
 from builder.types.foreign_arrays import is_array
@@ -159,6 +160,8 @@ def _index(check: Check, shape: ArrayShape, dimension: int, entry: Any) -> Any:
         numbers = f"from {-size} to {size - 1}" if size else "in a dimension that is not empty"
         wrong = array[(array < -size) | (array >= size)].reshape(-1)[0]
         check.fail_along(dimension, f"an index must be {numbers}", wrong)
+    # A narrow type, such as s8, may not represent the size. All indices in range fit s64.
+    array = array.astype(np.int64)
     return np.where(array < 0, array + size, array)
 
 
@@ -358,8 +361,6 @@ def _clipped(part: XlaOp, key: ArrayKey, positions: XlaOp) -> XlaOp:
 
 def _inside(part: XlaOp, key: ArrayKey, positions: XlaOp) -> XlaOp:
     """Return a pred for each of the broadcast indices: whether all are in range."""
-    from builder.ops.reduction import reduce
-
     least, greatest = _limits(part, key, positions)
     inside = ew.and_(ew.ge(positions, least), ew.le(positions, greatest))
     if len(key.dimensions) == 1:

@@ -211,13 +211,12 @@ def test_apply_changes_each_element_once() -> None:
 
 
 def test_types_of_indices() -> None:
-    """Narrow, unsigned and 64-bit indices; sizes that do not fit in the type."""
+    """Narrow, unsigned and 64-bit indices, ops and constants; sizes beyond their types."""
     x = np.arange(300, dtype=np.int32)
-    for kind in ("int8", "uint8", "int16", "uint32", "int64", "uint64"):
-        i = np.asarray([0, 5, 127], kind)
+    kinds = ("int8", "uint8", "int16", "uint32", "int64", "uint64")
+    for i in (*[np.asarray([0, 5, 127], kind) for kind in kinds], np.asarray([-1, -128], np.int8)):
         np.testing.assert_array_equal(run(lambda x, i: x[i], x, i), x[i])
-    i = np.asarray([-1, -128], np.int8)
-    np.testing.assert_array_equal(run(lambda x, i: x[i], x, i), x[i])
+        np.testing.assert_array_equal(run(lambda x, i=i: x[i], x), x[i])
 
 
 def opcodes(record: Callable[[xb.XlaOp], xb.XlaOp]) -> list[str]:

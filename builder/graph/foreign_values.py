@@ -11,6 +11,7 @@ from threading import local
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from builder.errors import BuilderError, brief, error_of
+from builder.graph.xla_op import constant_value
 from builder.schema import Trait, opcodes_with
 
 if TYPE_CHECKING:
@@ -168,8 +169,9 @@ def _captured(op: str, purpose: Purpose, value: XlaOp) -> BuilderError:
         f"  {located(value)}, in {value.builder.name!r}"
     )
     fix = _CAPTURE_FIXES.get(purpose.op)
-    if value.opcode == "constant" and value.attributes["value"].ndim == 0:
-        number = brief(value.attributes["value"].item())
+    constant = constant_value(value)
+    if constant is not None and constant.ndim == 0:
+        number = brief(constant.item())
         fix = f"write the number {number} in the callable, or record the constant there"
     elif fix is None and "@xb.computation" in purpose.text:
         fix = f"{_AS_ARGUMENT}; only undecorated functions may use values of enclosing builders"

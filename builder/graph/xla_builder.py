@@ -18,7 +18,14 @@ from builder.graph.foreign_values import Purpose, foreign_result, foreign_root
 from builder.graph.inlined_calls import InlinedCall
 from builder.graph.recording import append, record_with_sharding, shared_attributes
 from builder.graph.registry import rule_of
-from builder.graph.xla_op import NO_METADATA, OpMetadata, SourceLocation, XlaOp, with_metadata
+from builder.graph.xla_op import (
+    NO_METADATA,
+    OpMetadata,
+    SourceLocation,
+    XlaOp,
+    constant_value,
+    with_metadata,
+)
 from builder.layout.program_layouts import check_supported_layout, result_shape
 from builder.support.caches import per_signature
 from builder.support.display import Displayed
@@ -893,11 +900,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         if self._parent is None or enclosing is None:
             raise foreign_result(opcode, op, self)
         outer = self._parent._adopt(opcode, op)
-        if (
-            outer.opcode == "constant"
-            and not isinstance(outer.shape, TupleShape)
-            and (outer.attributes["value"].ndim == 0)
-        ):
+        constant = constant_value(outer)
+        if constant is not None and constant.ndim == 0:
             # Recording a scalar constant again is cheaper than passing it as an operand.
             inner = append(self, "constant", outer.shape, (), outer.attributes)
         else:

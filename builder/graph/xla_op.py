@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
+import numpy as np
+
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.schema import SCHEMAS
 from builder.support.display import Displayed
@@ -546,3 +548,33 @@ class XlaOp(Displayed, ExplainsAttributes):
 
     def __invert__(self) -> XlaOp:
         return OPERATOR_FUNCTIONS["not_"](self)
+
+
+def is_parameter(op: XlaOp) -> bool:
+    """Return whether an op is a parameter of its computation."""
+    return op.opcode == "parameter"
+
+
+def constant_value(op: XlaOp) -> np.ndarray[Any, Any] | None:
+    """Return the elements of a constant; None for other ops."""
+    return op.attributes["value"] if op.opcode == "constant" else None
+
+
+def is_constant(op: XlaOp) -> bool:
+    """Return whether an op is a constant."""
+    return op.opcode == "constant"
+
+
+def is_tuple(op: XlaOp) -> bool:
+    """Return whether an op makes a tuple of its operands."""
+    return op.opcode == "tuple"
+
+
+def is_element(op: XlaOp) -> bool:
+    """Return whether an op is an element of a tuple, its operand."""
+    return op.opcode == "get_tuple_element"
+
+
+def tuple_parts(root: XlaOp) -> tuple[XlaOp, ...]:
+    """Return the operands of an op that makes a tuple; of another op, the op itself."""
+    return root.operands if is_tuple(root) else (root,)

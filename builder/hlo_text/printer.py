@@ -16,7 +16,7 @@ from builder.attributes.annotations import meshes
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import registrar
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_parameter
 from builder.schema import MISSING, SCHEMAS, Group, Schema
 from builder.schema.kinds import Computation
 from builder.schema.syntax import braces, quoted, with_layout
@@ -128,7 +128,7 @@ class Printer:
         if op.name is None:
             return self.unique.claim(f"{SCHEMAS[op.opcode].hlo}.{op.id}")
         name = identifier(op.name)
-        if op.opcode == "parameter" and name not in self.unique.taken:
+        if is_parameter(op) and name not in self.unique.taken:
             return self.unique.claim(name)
         return self.unique.claim(f"{name}.{op.id}")
 
@@ -170,7 +170,7 @@ class Printer:
         if op.sharding is not None:
             sharding = str(op.sharding)
             if is_shardy(sharding):  # HLO represents Shardy's shardings as frontend attributes
-                is_value = op.opcode == "parameter"
+                is_value = is_parameter(op)
                 attributes["xla.sdy.sharding"] = sharding if is_value else as_per_value(sharding)
             else:
                 text += f", sharding={sharding}"

@@ -12,7 +12,7 @@ from typing import Final
 from builder.errors import XlaError, statement_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_constant
 from builder.inspection.rendering import bytes_text
 from builder.inspection.table import Section, count_text, sections_of, source_hover
 from builder.sharding.mesh import Mesh, MeshSharding
@@ -138,7 +138,7 @@ def _computation_parts(computation: XlaComputation) -> list[Part]:
         parts.append("applied computations:")
     parts += inner
     every = [op for section in sections for op in section.ops] if total <= _WITH_HLO_TEXT else []
-    constants = (op.attributes["value"].size for op in every if op.opcode == "constant")
+    constants = (op.attributes["value"].size for op in every if is_constant(op))
     if every and sum(constants) <= _MAX_CONSTANT:
         # XLA abbreviates the constants in its dumps in the same way.
         text = _LARGE_CONSTANT.sub("constant({...})", str(computation))

@@ -18,7 +18,7 @@ import numpy as np
 from builder.checking import flag
 from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation, called_in
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_constant
 from builder.inspection.equivalence import Fingerprints, are_equivalent, graph_numbers, value_key
 from builder.inspection.rendering import printable
 from builder.inspection.table import abbreviated, constant_text, value_text
@@ -493,7 +493,7 @@ class ComputationDiff(Displayed):
 def _op_line(op: XlaOp) -> str:
     from builder.inspection.table import abbreviated, constant_text
 
-    if op.opcode == "constant":
+    if is_constant(op):
         operands = constant_text(op.attributes["value"], op.shape.element_type)
     else:
         operands = abbreviated(", ".join(f"%{operand.id}" for operand in op.operands))
@@ -653,7 +653,7 @@ def _difference(what: str, before: str, after: str) -> Difference:
 def _value_text(op: XlaOp, value: Any) -> str:
     if value is None:
         return "none"
-    if op.opcode == "constant" and isinstance(value, np.ndarray):
+    if is_constant(op) and isinstance(value, np.ndarray):
         return constant_text(value, op.shape.element_type)
     return value_text(value)
 

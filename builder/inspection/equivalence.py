@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from builder.graph.computation import XlaComputation, called_in
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_parameter, is_tuple
 from builder.types.constant import splat_value
 from builder.types.shape import Shape, TupleShape, leaf_count, leaves
 
@@ -246,12 +246,12 @@ class _Values:
         for op in self.computation.ops:
             if op.opcode in _TUPLES and op.sharding is None:
                 self.results[op.id] = self._regrouped(op)
-            elif op.opcode != "parameter":
+            elif not is_parameter(op):
                 yield op
 
     def _regrouped(self, op: XlaOp) -> _Leaves:
         operands = self.operands(op)
-        if op.opcode == "tuple":
+        if is_tuple(op):
             return operands[0] if len(operands) == 1 else tuple(chain(*operands))
         shape = op.operands[0].shape
         assert isinstance(shape, TupleShape)  # as inferred

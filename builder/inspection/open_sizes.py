@@ -15,7 +15,7 @@ from typing import Final
 
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, constant_value
 from builder.ops.host import is_size_check
 from builder.schema import SCHEMAS
 from builder.schema.equal_sizes import Argument, Pairs, Size, Sizes, UnknownSize, join
@@ -217,8 +217,9 @@ class JoinedSizes:
         known = self._values.get(op)
         if known is not None:
             return known
-        if op.opcode == "constant":
-            return [int(element) for element in op.attributes["value"].reshape(-1)]
+        constant = constant_value(op)
+        if constant is not None:
+            return [int(element) for element in constant.reshape(-1)]
         return [None] * (op.shape.element_count if isinstance(op.shape, ArrayShape) else 1)
 
 

@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import registrar
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_constant
 from builder.inspection.rendering import Printable, bytes_text, flops_text
 from builder.inspection.table import count_text
 from builder.inspection.trip_count import trip_count
@@ -611,7 +611,7 @@ def stats_of(computation: XlaComputation) -> ComputationStats:
     constants: list[Shape] = []
     for each in (*called, computation):
         counter.count(each)
-        constants += [op.shape for op in each.ops if op.opcode == "constant"]
+        constants += [op.shape for op in each.ops if is_constant(op)]
     rows, cost = counter.rows[computation], counter.costs[computation]
     by_opcode = [
         OpcodeStats(opcode, count, *rows.get(opcode, (0, 0, 0, 0)))

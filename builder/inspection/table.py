@@ -15,7 +15,7 @@ import numpy as np
 from builder.checking import flag, integer
 from builder.errors import ShapeInferenceError
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_constant
 from builder.hlo_text.printer import Printer
 from builder.inspection.rendering import Printable
 from builder.schema.syntax import braces, quoted
@@ -54,7 +54,7 @@ class AttributePrinter(Printer):
         return abbreviated(", ".join(filter(None, texts)))
 
     def _attributes(self, op: XlaOp) -> str:
-        if op.opcode == "constant":
+        if is_constant(op):
             return constant_text(op.attributes["value"], op.shape.element_type)
         try:
             _, _, text = self.parts(op)

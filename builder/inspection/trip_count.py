@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, constant_value, is_element, is_parameter, is_tuple
 from builder.types.shape import ArrayShape
 
 _Path = tuple[int, ...]
@@ -67,7 +67,8 @@ def _is_integer(op: XlaOp) -> bool:
 
 def _constant(op: XlaOp) -> int | None:
     """Return the value of an integer scalar constant, or None for other ops."""
-    return int(op.attributes["value"]) if op.opcode == "constant" and _is_integer(op) else None
+    constant = constant_value(op)
+    return int(constant) if constant is not None and _is_integer(op) else None
 
 
 def _state_path(op: XlaOp) -> _Path | None:
@@ -76,16 +77,16 @@ def _state_path(op: XlaOp) -> _Path | None:
     Return () if `op` is the entire state, and None if it is not a part of the state.
     """
     path: list[int] = []
-    while op.opcode == "get_tuple_element":
+    while is_element(op):
         path.append(op.attributes["index"])
         op = op.operands[0]
-    return tuple(reversed(path)) if op.opcode == "parameter" else None
+    return tuple(reversed(path)) if is_parameter(op) else None
 
 
 def _element(op: XlaOp, path: _Path) -> XlaOp | None:
     """Return the op at `path` in nested `tuple` ops; None if another op is on the path."""
     for index in path:
-        if op.opcode != "tuple":
+        if not is_tuple(op):
             return None
         op = op.operands[index]
     return op

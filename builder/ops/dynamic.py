@@ -13,7 +13,7 @@ from typing import Any, Final
 from builder.checking import Check, flags, integer, integers, sizes_differ
 from builder.graph.recording import record, resolve_builder, rollback_on_error, shared_attributes
 from builder.graph.registry import op_by_hand
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, constant_value
 from builder.ops.definition import op
 from builder.ops.operands import Operand, is_number, need_op, number_as
 from builder.schema import ElementTypes
@@ -189,9 +189,8 @@ def _s32(name: str, argument: str, value: Any, beside: XlaOp) -> XlaOp:
 
 def _constant_value(size: XlaOp) -> int | None:
     """Return the value of `size` if the op is an s32 constant, else None."""
-    if size.opcode != "constant" or size.shape is not pt.s32[()]:
-        return None
-    return int(size.attributes["value"])
+    value = constant_value(size)
+    return None if value is None or size.shape is not pt.s32[()] else int(value)
 
 
 @per_signature

@@ -28,7 +28,7 @@ from builder.ops.operands import (
     need_ops,
     number_constant,
 )
-from builder.schema import BUILDER_H
+from builder.schema import BUILDER_H, Trait
 from builder.schema.definition import ANY, NUMBER, Attribute, CostClass, Group, define
 from builder.schema.equal_sizes import Pairs, SizedOp, all_equal_sizes, equal_sizes_except, pairs
 from builder.schema.kinds import DIMENSION, INTEGER, INTEGERS, PADDING
@@ -78,6 +78,7 @@ BROADCAST_IN_DIM: Final = define(
     (Attribute("broadcast_dimensions", INTEGERS, "dimensions"),),
     element_types={"operand": ANY},
     hlo="broadcast",
+    traits=Trait.MOVES,
 )
 
 
@@ -375,7 +376,7 @@ def _dynamic_after_reshape(
     return bounded
 
 
-RESHAPE: Final = define("reshape", "operand", element_types={"operand": ANY})
+RESHAPE: Final = define("reshape", "operand", element_types={"operand": ANY}, traits=Trait.MOVES)
 
 
 @op_by_hand(RESHAPE, _reshape_shape)
@@ -633,6 +634,7 @@ TRANSPOSE: Final = define(
     (Attribute("permutation", INTEGERS, "dimensions"),),
     element_types={"operand": ANY},
     equal_sizes=_transpose_equal_sizes,
+    traits=Trait.MOVES,
 )
 
 
@@ -677,6 +679,7 @@ REVERSE: Final = define(
     section="Rev (reverse)",
     element_types={"operand": ANY},
     equal_sizes=all_equal_sizes,
+    traits=Trait.MOVES,
 )
 
 
@@ -778,6 +781,7 @@ CONCATENATE: Final = define(
     section="Concatenate",
     element_types={"operands": ANY},
     equal_sizes=equal_sizes_except("dimension"),
+    traits=Trait.MOVES,
 )
 
 

@@ -18,10 +18,11 @@ from builder.graph.computation import XlaComputation, called_in
 from builder.graph.inlined_calls import copied_calls
 from builder.graph.subcomputations import record_tuple, record_tuple_element
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp, with_metadata
+from builder.graph.xla_op import XlaOp, is_constant, with_metadata
 from builder.ops.control_flow import call
 from builder.ops.operands import need_computation
 from builder.rewriting.copying import copy_op, copy_parameter, inline_into
+from builder.schema import SCHEMAS, Trait
 from builder.sharding.text import leaf_texts
 from builder.support.names import UniqueNames
 from builder.types.constant import splat_or_array
@@ -347,9 +348,9 @@ class _Hoister:
         for op in () if computation.derivative is not None else computation.ops:
             if op in fixed:
                 continue
-            if op.opcode == "constant" and len(_bytes(op)) >= self.smallest:
+            if is_constant(op) and len(_bytes(op)) >= self.smallest:
                 found[self._representative(op)] = None
-            elif op.opcode in _APPLYING:
+            elif Trait.CONTROL_FLOW in SCHEMAS[op.opcode].traits:
                 needed = chain.from_iterable(self.needed[c] for c in called_in(op.attributes))
                 constants = dict.fromkeys(needed)
                 if constants:

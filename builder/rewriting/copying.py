@@ -12,7 +12,7 @@ from builder.graph.recording import metadata_for, resolve_builder, rollback_on_e
 from builder.graph.registry import rule_of
 from builder.graph.subcomputations import ReusableFunction, record_tuple
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import OpMetadata, XlaOp, with_metadata
+from builder.graph.xla_op import OpMetadata, XlaOp, is_parameter, with_metadata
 from builder.ops.operands import need_ops
 from builder.support.names import UniqueNames
 
@@ -45,7 +45,7 @@ def copy_op(
 def copy_parameter(op: XlaOp, name: str, number: int, builder: XlaBuilder) -> XlaOp:
     """Record a parameter in the place of `op`, with its shape, source line and metadata."""
     shape, replicated = op.shape, ()
-    if op.opcode == "parameter":
+    if is_parameter(op):
         shape = op.attributes.get("shape_with_layout", shape)
         replicated = op.attributes.get("replicated_at_leaf_buffers", ())
     new = builder._add_parameter(shape, name, number, replicated)

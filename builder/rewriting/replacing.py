@@ -13,7 +13,7 @@ from builder.graph.computation import XlaComputation, called_in, is_debug_call
 from builder.graph.foreign_values import Purpose
 from builder.graph.inlined_calls import copied_calls
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
+from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, is_parameter, with_metadata
 from builder.rewriting.copying import copy_op, merge_metadata
 from builder.support.arguments import is_function
 from builder.support.frames import shown_file
@@ -148,7 +148,7 @@ class _Rewriter:
             inputs = [values[operand.id] for operand in op.operands]
             operands = Operands.of(op, inputs, builder, attributes)
             first_id, count = len(ops), len(parameters)
-            if op.opcode == "parameter":
+            if is_parameter(op):
                 # Parameters are kept, used or not, because callers pass them.
                 parameters[attributes["number"]] = operands.keep()
                 builder._parameter_names.add(op.name or "")

@@ -230,6 +230,8 @@ class Trait(enum.Flag):
     """It exchanges values with the host, or with a device by a channel."""
     DIVISION = enum.auto()
     """The result of an integer division by 0 differs between implementations."""
+    MOVES = enum.auto()
+    """The elements of the result are those of the operands, each as often as the others."""
 
 
 class Monoid(NamedTuple):

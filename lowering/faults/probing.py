@@ -17,7 +17,7 @@ from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_parameter
 from builder.inspection.table import count_text
 from builder.rewriting.copying import copy_op, inline
 from builder.schema import Trait, opcodes_with
@@ -31,15 +31,7 @@ from lowering.running.compiling import compile
 from lowering.stablehlo.sources import ModuleSource
 
 _NOT_PROBED: Final = opcodes_with(Trait.STRUCTURE) | {"constant"}
-_SAME_ELEMENTS: Final = (
-    "broadcast_in_dim",
-    "optimization_barrier",
-    "reshape",
-    "reverse",
-    "transpose",
-)
-"""Opcodes whose results have the elements of their operand, each as often."""
-
+_MOVES: Final = opcodes_with(Trait.MOVES)
 _OF_ENTRY: Final = ("parameter", "get_tuple_element")
 _NEVER: Final = 2**31 - 1
 """The iteration of the first value that is not finite, if all are."""
@@ -396,11 +388,10 @@ def _record(
     found: dict[XlaOp, _Scalars] = {}
     for op in computation.ops:
         inputs = tuple([values[operand] for operand in op.operands])
-        if op.opcode == "parameter":
+        if is_parameter(op):
             values[op] = operands[op.attributes["number"]]
-        elif op.opcode in ("call", "while", "conditional"):
-            record = {"call": _record_call, "while": _record_loop}.get(op.opcode, _record_branches)
-            values[op], inner = record(b, op, inputs)
+        elif op.opcode in _NESTED:
+            values[op], inner = _NESTED[op.opcode](b, op, inputs)
             rows += inner
         else:
             values[op] = copy_op(op, inputs, b, op.attributes)
@@ -470,6 +461,10 @@ def _record_branches(
     return result[0], [(result[1], result[2])]
 
 
+_NESTED: Final = {"call": _record_call, "while": _record_loop, "conditional": _record_branches}
+"""The functions that record an op and the statistics of the computations that it applies."""
+
+
 def _column(counts: XlaOp, number: int) -> XlaOp:
     return xb.slice_in_dim(counts, number, number + 1, dimno=1)
 
@@ -534,7 +529,7 @@ def _combined(one: _Statistics, other: _Statistics) -> _Statistics:
 
 def _of_moved(op: XlaOp, found: Mapping[XlaOp, _Scalars]) -> _Scalars | None:
     """Return the statistics of an op that only moves the elements of another, from those of it."""
-    if op.opcode not in _SAME_ELEMENTS or op.operands[0] not in found:
+    if op.opcode not in _MOVES or len(op.operands) > 1 or op.operands[0] not in found:
         return None
     before, elements = found[op.operands[0]], _elements(op)
     if not before.elements or not elements:

@@ -15,7 +15,7 @@ from builder.checking import flag
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_constant, is_parameter
 from builder.inspection.table import count_text
 from builder.schema import Trait, opcodes_with
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
@@ -625,7 +625,7 @@ def _checked_variant(reference: XlaComputation, variant: Any) -> XlaComputation:
             f"got {len(variant.ops)}"
         )
     for expected, op in zip(reference.ops, variant.ops, strict=True):
-        same_parameter = (expected.opcode == "parameter") == (op.opcode == "parameter")
+        same_parameter = is_parameter(expected) == is_parameter(op)
         if expected.shape != op.shape or not same_parameter:
             raise refuse(
                 f"op {expected.id} of device_computation must correspond to the computation's "
@@ -777,7 +777,7 @@ def _constants(ops: Sequence[XlaOp]) -> set[XlaOp]:
             chain = [operand]
             while chain[-1].opcode in ("broadcast_in_dim", "reshape"):
                 chain.append(chain[-1].operands[0])
-            if chain[-1].opcode == "constant":
+            if is_constant(chain[-1]):
                 constants.update(chain)
     return constants
 

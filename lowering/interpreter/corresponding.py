@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_element, is_parameter, is_tuple, tuple_parts
 from builder.inspection.table import count_text
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.types.shape import Shape
@@ -230,12 +230,12 @@ def _first(
     elements: dict[XlaOp, list[XlaOp]] = defaultdict(list)
     varies: dict[XlaOp, bool] = {}  # whether the op depends on a parameter
     for op in ops:
-        varies[op] = op.opcode == "parameter" or any(varies[o] for o in op.operands)
-        if op.opcode == "get_tuple_element":
+        varies[op] = is_parameter(op) or any(varies[o] for o in op.operands)
+        if is_element(op):
             elements[op.operands[0]].append(op)
 
     def is_known(op: XlaOp) -> bool:
-        if op.opcode == "tuple":
+        if is_tuple(op):
             return all(map(is_known, op.operands))
         if op.shape.is_array:
             return op in pairs or not varies[op]
@@ -244,9 +244,9 @@ def _first(
     leads_on: set[XlaOp] = set()  # the ops from which a value with a counterpart is computed
     for op in reversed(ops):
         if op in leads_on or (op in pairs and _is_evidence(values[op])):
-            is_element = op.opcode == "get_tuple_element" and op not in leads_on
+            has_no_reader = is_element(op) and op not in leads_on
             # A result that a loop passes on unchanged does not show that the others are right.
-            leads_on.update(() if is_element else op.operands)
+            leads_on.update(() if has_no_reader else op.operands)
     missing = [
         op
         for op in ops
@@ -288,11 +288,7 @@ def _counterpart(
 
 def _arrays_in(operands: Sequence[XlaOp]) -> list[XlaOp]:
     """Return operands, with the elements of tuples in place of the tuples."""
-    return [
-        each
-        for operand in operands
-        for each in (operand.operands if operand.opcode == "tuple" else (operand,))
-    ]
+    return [each for operand in operands for each in tuple_parts(operand)]
 
 
 def _largest(

@@ -11,21 +11,17 @@ from typing import Any, Final, NamedTuple
 
 import builder as xb
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_constant, is_parameter
 from builder.rewriting.copying import copy_op
 from builder.rewriting.replacing import Operands
+from builder.schema import Trait, opcodes_with
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, TupleShape, fold
 from lowering.interpreter import tolerances
 
-_AS_THEY_ARE: Final = frozenset(
-    (
-        *("call", "conditional", "while", "scan"),  # the ops that they apply are computed in f64
-        *("rng_bit_generator", "stochastic_convert", "reduce_precision", "convert"),
-    )
-)
-"""Opcodes that are not computed in other types."""
+_AS_THEY_ARE: Final = opcodes_with(Trait.CONTROL_FLOW) | {"convert", "reduce_precision"}
+"""Opcodes that are not computed in other types; the ops that control flow applies are."""
 
 _NOT_REPEATED: Final = frozenset(("composite", "custom_call", "python_call", "rng"))
 """Opcodes whose values the CPU may compute otherwise, and not only with other rounding."""
@@ -129,10 +125,10 @@ def _applied(computation: XlaComputation) -> XlaComputation:
     b = xb.XlaBuilder(computation.name)
     values: dict[XlaOp, XlaOp] = {}
     for op in computation.ops:
-        if op.opcode == "parameter":
+        if is_parameter(op):
             number = op.attributes["number"]
             values[op] = b.parameter(_wider(op.shape), op.name or f"p{number}", number=number)
-        elif op.opcode == "constant":
+        elif is_constant(op):
             wide = _wider(op.shape)
             assert isinstance(wide, ArrayShape)
             values[op] = b.constant(op.attributes["value"].astype(wide.element_type.dtype))

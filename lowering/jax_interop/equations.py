@@ -30,7 +30,7 @@ from builder.errors import error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_parameter, tuple_parts
 from builder.lib.linalg.matrices import adjoint
 from builder.lib.linalg.solving import triangle_solved
 from builder.ops.control_flow import CUSTOM_DERIVATIVE, tuple as record_tuple
@@ -148,20 +148,18 @@ def _code(name: str, shapes: Sequence[ArrayShape], params: tuple[tuple[str, Any]
 
 
 _SAME_RULE: Final = frozenset(
-    (
-        *("abs", "add", "add_any", "and", "broadcast_in_dim", "ceil", "concatenate"),
-        *("conv_general_dilated", "convert_element_type", "copy", "copy_p", "cos", "div"),
-        *("dot_general", "dynamic_slice", "dynamic_update_slice", "erf", "exp", "expm1"),
-        *("expand_dims", "floor", "imag", "iota", "log", "log1p", "max", "min", "mul", "neg"),
-        *("not", "or", "pad", "pow", "real", "reduce_max", "reduce_min", "reduce_sum", "reshape"),
-        *("rev", "round", "rsqrt", "select_n", "sign", "sin", "slice", "sqrt", "squeeze", "sub"),
-        *("tanh", "transpose", "xor"),
-        # Calls: their equations are marked in the called function.
-        *("closed_call", "core_call", "jit", "pjit"),
-        *("optimization_barrier", "stop_gradient"),
-    )
+    """
+    abs add add_any and broadcast_in_dim ceil closed_call concatenate conv_general_dilated
+    convert_element_type copy copy_p core_call cos div dot_general dynamic_slice
+    dynamic_update_slice erf exp expand_dims expm1 floor imag iota jit log log1p max min mul neg
+    not optimization_barrier or pad pjit pow real reduce_max reduce_min reduce_sum reshape rev
+    round rsqrt select_n sign sin slice sqrt squeeze stop_gradient sub tanh transpose xor
+    """.split()
 )
-"""The primitives with an op that `to_jax` evaluates by the same primitive."""
+"""The primitives with an op that `to_jax` evaluates by the same primitive.
+
+The equations of calls are marked in the called function.
+"""
 
 
 class Equation(NamedTuple):
@@ -309,8 +307,8 @@ def retraced_call(
     for part in parts:
         part._inlined_calls = []
     root = computation.root
-    results = root.operands if root.opcode == "tuple" else (root,)
-    computed = tuple([None if op.opcode == "parameter" else op for op in results])
+    results = tuple_parts(root)
+    computed = tuple([None if is_parameter(op) else op for op in results])
     call = InlinedCall(RetracedFunction(function, arrays), computation.parameters, computed)
     computation._inlined_calls = [call]
 
@@ -330,9 +328,9 @@ def whole_call(
         return None
     numbers = tuple(range(len(jaxpr.in_avals)) if used is None else used)
     root = computation.root
-    results = root.operands if root.opcode == "tuple" else (root,)
+    results = tuple_parts(root)
     # An argument that is returned is its own derivative.
-    computed = tuple([None if op.opcode == "parameter" else op for op in results])
+    computed = tuple([None if is_parameter(op) else op for op in results])
     if all(op is None for op in computed):
         return None
     return InlinedCall(WholeFunction(jaxpr, numbers), computation.parameters, computed)

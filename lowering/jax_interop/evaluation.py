@@ -26,7 +26,7 @@ from jax.extend import source_info_util
 from builder.errors import XlaError, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import LibraryCall
-from builder.graph.xla_op import XlaOp, resolve_position
+from builder.graph.xla_op import XlaOp, is_constant, is_parameter, resolve_position
 from builder.schema import Trait, opcodes_with
 from builder.types import primitive_type as pt
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, has_unbounded_sizes, leaves
@@ -201,7 +201,7 @@ def _prepared(preparation: Preparation, computation: XlaComputation) -> Step:
         _refuse_bounds(parameter)
     entries = _entries(preparation, computation)
     parameters = [(p.id, number) for number, p in enumerate(computation.parameters)]
-    constants = [(op.id, op.attributes["value"]) for op in ops if op.opcode == "constant"]
+    constants = [(op.id, op.attributes["value"]) for op in ops if is_constant(op)]
     root, size = computation.root.id, len(ops) + len(computation._inlined_calls)
 
     def evaluate(*arguments: Value) -> Value:
@@ -360,7 +360,7 @@ def _pass_scalars(
         op.id: op.operands[0].id
         for op in ops
         if op.opcode == "broadcast_in_dim"
-        and op.operands[0].opcode == "constant"
+        and is_constant(op.operands[0])
         and not op.operands[0].shape.dimensions  # type: ignore[union-attr]  # an array
     }
     if not scalars:
@@ -444,7 +444,7 @@ def wide_op(computation: XlaComputation) -> XlaOp | None:
         by_ops = [call for call in calls if _is_evaluated_by_ops(call)]
         evaluated = evaluated.union(*[call.members for call in by_ops])
         for op in current.ops:
-            is_value = op in values or op in evaluated or op.opcode == "parameter"
+            is_value = op in values or op in evaluated or is_parameter(op)
             if is_value and _is_wide(op.shape):
                 return op
             if op in evaluated:

@@ -29,7 +29,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import InlinedCall, LibraryCall, needed_ops
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, constant_value, is_constant, is_parameter, is_tuple
 from builder.inspection.equivalence import value_key
 from builder.ops.host import observers
 from builder.rewriting.copying import copy_op
@@ -57,12 +57,10 @@ from lowering.ops.registry import Step, Value, place
 _CONTROL_FLOW: Final = opcodes_with(Trait.CONTROL_FLOW)
 
 _COSTLY: Final = frozenset(
-    (
-        *("cholesky", "conv_general_dilated", "dot_general", "eig", "eigh", "fft", "geqrf"),
-        *("householder_product", "lu", "qr", "ragged_dot_general", "schur", "sort", "svd"),
-        *("triangular_solve", "xlabuilder_op"),
-        *("cond", "scan", "while"),
-    )
+    """
+    cholesky cond conv_general_dilated dot_general eig eigh fft geqrf householder_product lu qr
+    ragged_dot_general scan schur sort svd triangular_solve while xlabuilder_op
+    """.split()
 )
 """Primitives that are not evaluated twice: rather, the op is recorded with residuals."""
 
@@ -212,7 +210,7 @@ def _is_small(unit: Unit) -> bool:
         return True
     nested = [part for body in bodies for part in (*body.called_computations(), body)]
     ops = [op for part in nested for op in part.ops]
-    constants = [op.attributes["value"].nbytes for op in ops if op.opcode == "constant"]
+    constants = [op.attributes["value"].nbytes for op in ops if is_constant(op)]
     return len(ops) <= _MOST_OPS and sum(constants) <= _MOST_BYTES
 
 
@@ -291,8 +289,9 @@ class _Keys:
     def _constant(self, op: XlaOp | None) -> Hashable:
         if op is None:
             return None
-        if op.opcode == "constant":
-            return value_key(op.attributes["value"])
+        constant = constant_value(op)
+        if constant is not None:
+            return value_key(constant)
         return tuple([self._constant(element) for element in _known_elements(op)])
 
 
@@ -312,7 +311,8 @@ def op_keys(ops: Iterable[XlaOp]) -> list[Hashable]:
 
 
 def _is_large_constant(op: XlaOp) -> bool:
-    return op.opcode == "constant" and op.attributes["value"].nbytes > _MOST_BYTES
+    constant = constant_value(op)
+    return constant is not None and constant.nbytes > _MOST_BYTES
 
 
 def _marks(op: XlaOp) -> Hashable:
@@ -374,9 +374,7 @@ def _known_operands(unit: Unit) -> list[XlaOp | None]:
     found: list[XlaOp | None] = []
     number = 0
     for operand in op.operands:
-        is_read = operand.opcode == "tuple" or (
-            _is_scalar_constant(operand) and number not in unit.wanted
-        )
+        is_read = is_tuple(operand) or (_is_scalar_constant(operand) and number not in unit.wanted)
         found.append(operand if is_read else None)
         number += len(arrays_in([operand.shape]))
     return found
@@ -386,7 +384,7 @@ def _known_elements(op: XlaOp) -> list[XlaOp | None]:
     """Return the elements of a tuple that determine a trip count, None for the others."""
     return [
         element
-        if element.opcode == "tuple"
+        if is_tuple(element)
         or (_is_scalar_constant(element) and element.shape.element_type.is_integral)
         else None
         for element in op.operands
@@ -394,7 +392,7 @@ def _known_elements(op: XlaOp) -> list[XlaOp | None]:
 
 
 def _is_scalar_constant(op: XlaOp) -> bool:
-    return op.opcode == "constant" and not op.shape.dimensions  # type: ignore[union-attr]  # an array
+    return is_constant(op) and not op.shape.dimensions  # type: ignore[union-attr]  # an array
 
 
 def _part(unit: Unit) -> XlaComputation:
@@ -415,7 +413,7 @@ def _part(unit: Unit) -> XlaComputation:
 
 def _with_constants(op: XlaOp, value: XlaOp, builder: XlaBuilder) -> XlaOp:
     """Return `value`, a parameter in the place of `op`, with the constants in `op` copied."""
-    if op.opcode == "constant":
+    if is_constant(op):
         return copy_op(op, (), builder, op.attributes)
     known = _known_elements(op)
     if all(element is None for element in known):
@@ -554,7 +552,7 @@ def _lowered(
             shapes = [described(v.aval.shape, v.aval.dtype) for v in function.arguments]
             jaxpr = jax.make_jaxpr(lambda *arrays, f=function: evaluated(f, arrays))(*shapes)
             roots = part.root.operands if len(values) > 1 else (part.root,)
-            computed = tuple([None if op.opcode == "parameter" else op for op in roots])
+            computed = tuple([None if is_parameter(op) else op for op in roots])
             numbers = tuple(range(len(shapes)))
             call = InlinedCall(WholeFunction(jaxpr, numbers), part.parameters, computed)
             part._inlined_calls = [*part._inlined_calls, call]

@@ -17,7 +17,7 @@ from builder.graph.decorators import gradient_shape
 from builder.graph.inlined_calls import InlinedCall, needed_ops
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, with_metadata
+from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, is_element, is_tuple, with_metadata
 from builder.lib.dynamic import broadcast_along
 from builder.ops.control_flow import DERIVATIVE, ZERO_DERIVATIVE, call, get_tuple_element
 from builder.ops.elementwise import add
@@ -44,7 +44,7 @@ def array_of_value(op: XlaOp, number: int) -> XlaOp:
                 break
             number -= count
             index += 1
-        op = op.operands[index] if op.opcode == "tuple" else get_tuple_element(op, index)
+        op = op.operands[index] if is_tuple(op) else get_tuple_element(op, index)
     return op
 
 
@@ -212,9 +212,9 @@ class Reverse:
             for step in reversed(self._steps):
                 if isinstance(step, Unit):
                     self._pull(step, self._pullbacks[id(step)])
-                elif step.opcode == "tuple":
+                elif is_tuple(step):
                     self._pull_tuple(step)
-                elif step.opcode == "get_tuple_element":
+                elif is_element(step):
                     self._pull_element(step)
                 else:
                     self._pull_custom(step)
@@ -339,10 +339,10 @@ def leaves_of(op: XlaOp) -> list[Leaf]:
 def element_of(op: XlaOp) -> Leaf:
     """Return an array as an array in a value: each `t[0]` records another op for one element."""
     number = 0
-    while op.opcode == "get_tuple_element":
+    while is_element(op):
         number += _first_of_element(op)
         op = op.operands[0]
-        if op.opcode == "tuple":
+        if is_tuple(op):
             for operand in op.operands:
                 count = len(arrays_in([operand.shape]))
                 if number < count:
@@ -427,9 +427,9 @@ def _planned(root: XlaOp, targets: Sequence[Leaf]) -> list[Unit | XlaOp]:
                 sizes = tuple([each for operand in operands for each in symbols.of(operand)])
                 given = symbols.given(op) if inner is None else {}
             steps.append(Unit(operands, results, inner, wanted, seeded, is_again, sizes, given))
-        if inner is None and op.opcode == "tuple":
+        if inner is None and is_tuple(op):
             reached.update(inputs[number] for number in seeded if inputs[number] in active)
-        elif inner is None and op.opcode == "get_tuple_element":
+        elif inner is None and is_element(op):
             first = _first_of_element(op)
             reached.update(inputs[first + number] for number in seeded)
         else:
@@ -445,13 +445,13 @@ def _active(
     for op in ops:
         inner = calls.get(op)
         operands = op.operands if inner is None else inner.operands
-        if op.opcode == "get_tuple_element":
+        if is_element(op):
             first = _first_of_element(op)
             active.update(
                 leaf for leaf in leaves_of(op) if (op.operands[0], first + leaf[1]) in active
             )
             continue
-        if op.opcode == "tuple":
+        if is_tuple(op):
             inputs = [leaf for operand in operands for leaf in leaves_of(operand)]
             active.update((op, n) for n, leaf in enumerate(inputs) if leaf in active)
             continue

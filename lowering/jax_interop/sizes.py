@@ -26,10 +26,10 @@ import builder as xb
 from builder.errors import error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, constant_value, is_constant
 from builder.inspection.open_sizes import JoinedSizes, may_be_size
 from builder.ops.host import is_size_check
-from builder.schema import SCHEMAS
+from builder.schema import SCHEMAS, Trait, opcodes_with
 from builder.schema.equal_sizes import UnknownSize, sizes_of_result
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import UNBOUNDED, ArrayShape, Shape, has_unbounded_sizes, leaves
@@ -173,11 +173,10 @@ class SymbolicSizes:
 
     def _operands(self, op: XlaOp) -> list[Value | None]:
         """Return the operands that are sizes or constants, None for the others."""
+        constants = map(constant_value, op.operands)
         return [
-            operand.attributes["value"]
-            if operand.opcode == "constant"
-            else self._values.get(operand)
-            for operand in op.operands
+            self._values.get(operand) if constant is None else constant
+            for operand, constant in zip(op.operands, constants, strict=True)
         ]
 
     def _symbol(self, size: int | UnknownSize) -> Any:
@@ -416,7 +415,7 @@ class _SizeOps:
         found: set[XlaOp] = set()
         sizes, numbers = self._sizes, self._numbers
         for op in ops:
-            if op.opcode == "constant":
+            if is_constant(op):
                 numbers.add(op)
             elif op.opcode == "get_dimension_size":
                 if has_unbounded_sizes(op.operands[0].shape):
@@ -439,13 +438,13 @@ class _SizeOps:
         stack = list(ops)
         while stack:
             op = stack.pop()
-            if op.opcode != "constant" and op not in self._sizes:
+            if not is_constant(op) and op not in self._sizes:
                 found.add(op)
                 self._sizes.add(op)
                 stack += op.operands
 
 
-_MOVES: Final = ("broadcast_in_dim", "concatenate", "convert", "reshape")
+_MOVES: Final = opcodes_with(Trait.MOVES) | {"convert"}
 """The ops that may be applied to constants before these are combined with sizes."""
 
 

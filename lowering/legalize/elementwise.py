@@ -36,8 +36,7 @@ No rewrite avoids these errors, so `lowering.compare` permits them.
 
 
 BROADCASTING: Final = (
-    *("add", "atan2", "compare", "divide", "maximum", "minimum", "multiply", "power"),
-    *("remainder", "select", "subtract"),
+    "add atan2 compare divide maximum minimum multiply power remainder select subtract".split()
 )
 """StableHLO operations that have rewrites, and a CHLO counterpart that broadcasts its operands."""
 

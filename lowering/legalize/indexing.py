@@ -8,6 +8,7 @@ from typing import Final
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from builder.schema import Trait, opcodes_with
 from builder.types import primitive_type as pt
 from builder.types.shape import intern_array
 from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, integer_of, is_static
@@ -259,6 +260,9 @@ _Ranges = dict[tuple[Value, int], tuple[int, int] | None]
 _MAX_CONSTANT_ELEMENTS: Final = 1000
 
 
+_MOVES: Final = opcodes_with(Trait.MOVES)
+
+
 def _range(value: Value, depth: int, known: _Ranges) -> tuple[int, int] | None:
     """Return a lower and an upper bound on the elements of a value; None if unknown.
 
@@ -295,7 +299,7 @@ def _compute_range(value: Value, depth: int, known: _Ranges) -> tuple[int, int] 
         if source is None or source[0] < element_type.min or source[1] > element_type.max:
             return None
         return source
-    if name not in ("broadcast_in_dim", "clamp", "concatenate", "minimum", "reshape"):
+    if name not in _MOVES and name not in ("clamp", "minimum"):
         return None
     operands = list(operation.operands)
     if name == "clamp":

@@ -22,7 +22,7 @@ from jaxlib.mlir import ir
 
 import builder as xb
 from builder.errors import error_of
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, constant_value, is_constant
 from builder.ops.dynamic import set_to_bound
 from builder.ops.reshaping import equal_products
 from builder.support.caches import per_signature
@@ -261,7 +261,7 @@ def import_set_dimension_size(
     if result.dynamic_dimensions[dimension]:
         return scope.by_schema("set_dimension_size", operation, operands)
     bound = result.dimensions[dimension]
-    if size.opcode == "constant" and size.attributes["value"] == bound:
+    if constant_value(size) == bound:
         return set_to_bound(operand, dimension, size)
     return xb.remove_dynamic_dimension(operand, dimension)
 
@@ -284,7 +284,7 @@ def emit_dynamic_reshape(ctx: Emitter, op: XlaOp, operands: list[Value]) -> Valu
 @importer("stablehlo.dynamic_reshape")
 def import_dynamic_reshape(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     shape, source = scope.result_array(operation), operands[0].shape
-    if shape.is_static and (operands[1].opcode == "constant" or has_unbounded_sizes(source)):
+    if shape.is_static and (is_constant(operands[1]) or has_unbounded_sizes(source)):
         return xb.reshape(operands[0], shape.dimensions)
     sizes = _scalars(scope, operation, operands[1], shape.rank)
     return xb.dynamic_reshape(operands[0], sizes, shape.dimensions, shape.dynamic_dimensions)
@@ -349,7 +349,7 @@ def import_dynamic_broadcast_in_dim(
     """Record a broadcast: broadcast_in_dim if its sizes are constant."""
     operand, sizes = operands
     shape = scope.result_array(operation)
-    if shape.is_static and operand.shape.is_static and sizes.opcode == "constant":
+    if shape.is_static and operand.shape.is_static and is_constant(sizes):
         dimensions = scope.attribute(operation, "broadcast_dimensions")
         return xb.broadcast_in_dim(operand, shape.dimensions, dimensions)
     return scope.by_schema("dynamic_broadcast_in_dim", operation, operands)
@@ -413,7 +413,7 @@ def import_real_dynamic_slice(
         if limits is not None:
             starts, strides = _integers(scope, operation, (1, 3))
             return xb.slice(operands[0], starts, limits, strides)
-    elif all(operand.opcode == "constant" for operand in operands[1:]):
+    elif all(is_constant(operand) for operand in operands[1:]):
         return xb.slice(operands[0], *_integers(scope, operation, (1, 2, 3)))
     else:
         scope.tables.need_sizes()  # the operands may follow from them
@@ -437,7 +437,7 @@ def _limits(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> lis
     scalars = [row.operands[0] for row in rows if row.opcode == "reshape"]
     limits = []
     for dimension, scalar in enumerate(scalars):
-        if scalar.opcode == "constant" and not scalar.attributes["value"].ndim:
+        if is_constant(scalar) and not scalar.attributes["value"].ndim:
             limits.append(int(scalar.attributes["value"]))
         elif scalar.opcode == "get_dimension_size" and scalar.operands[0] is operand:
             if scalar.attributes["dimension"] != dimension:
@@ -463,7 +463,7 @@ def _operands_of(value: ir.Value[Any]) -> list[ir.Value[Any]]:
 def import_dynamic_iota(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     """Record an iota of sizes at run time: an iota if they are constant."""
     dimension, shape = scope.attribute(operation, "iota_dimension"), scope.result_array(operation)
-    if shape.is_static and operands[0].opcode == "constant":
+    if shape.is_static and is_constant(operands[0]):
         return scope.builder.iota(shape, dimension)
     return scope.by_schema("dynamic_iota", operation, operands)
 
@@ -477,7 +477,7 @@ def jax_dynamic_iota(ctx: Context, op: XlaOp) -> Step:
 @importer("stablehlo.dynamic_pad")
 def import_dynamic_pad(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
     if scope.result_array(operation).is_static:
-        if all(operand.opcode == "constant" for operand in operands[2:]):
+        if all(is_constant(operand) for operand in operands[2:]):
             amounts = _integers(scope, operation, (2, 3, 4))
             return xb.pad(operands[0], operands[1], list(zip(*amounts, strict=True)))
         scope.tables.need_sizes()  # the operands may follow from them

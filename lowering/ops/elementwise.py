@@ -18,7 +18,7 @@ from jaxlib.mlir import ir
 import builder as xb
 from builder.attributes.algorithms import ResultAccuracy
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, constant_value, is_constant
 from builder.schema import SCHEMAS, Trait, opcodes_with
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
@@ -212,7 +212,7 @@ def _constant_of(op: XlaOp) -> Any:
     """Return the value of a constant, or of a constant that is broadcast; None for other ops."""
     if op.opcode == "broadcast_in_dim":
         op = op.operands[0]
-    return op.attributes["value"] if op.opcode == "constant" else None
+    return constant_value(op)
 
 
 jax_rule(*FUNCTIONS)(_elementwise)
@@ -252,7 +252,7 @@ def jax_clamp(ctx: Context, op: XlaOp) -> Step:
     step = _elementwise(ctx, op)
     low, _, high = op.operands
     is_variable = any(
-        bound.opcode != "constant" and bound.shape is not op.shape for bound in (low, high)
+        not is_constant(bound) and bound.shape is not op.shape for bound in (low, high)
     )
     # jax differentiates other clamps itself, unless they are pasted.
     if not op.shape.element_type.is_floating or not (is_variable or is_narrow(op)):

@@ -10,7 +10,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 import builder as xb
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, constant_value
 from builder.types.shape import ArrayShape
 from lowering.jaxlib_api.lazy_jax import lax
 from lowering.ops.derivatives import with_derivative_of
@@ -62,9 +62,10 @@ def import_dynamic_gather(scope: Scope, operation: ir.Operation, operands: list[
     """Record a gather of slices of sizes at run time: a gather if they are constant."""
     operand, indices, sizes = operands
     if scope.result_array(operation).is_static:
-        if sizes.opcode == "constant":
+        slice_sizes = constant_value(sizes)
+        if slice_sizes is not None:
             named = scope.arguments("dynamic_gather", operation, "shape")
-            return xb.gather(operand, indices, slice_sizes=sizes.attributes["value"], **named)
+            return xb.gather(operand, indices, slice_sizes=slice_sizes.tolist(), **named)
         scope.tables.need_sizes()  # the operand may follow from them
     return scope.by_schema("dynamic_gather", operation, operands)
 

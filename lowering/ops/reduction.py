@@ -16,7 +16,7 @@ from jaxlib.mlir import ir
 
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, constant_value, is_constant
 from builder.ops.reduction import sort as record_sort
 from builder.rewriting.copying import inline
 from builder.schema import SCHEMAS
@@ -83,10 +83,10 @@ def is_identity(opcode: str, value: XlaOp) -> bool:
 
     -0.0 is not counted for "add": 0.0 is the number with which jax begins a sum.
     """
-    if value.opcode != "constant":
+    constant = constant_value(value)
+    if constant is None:
         return False
-    constant = value.attributes["value"]
-    return bool(constant.tobytes() == identity(opcode, value.shape.element_type).tobytes())
+    return constant.tobytes() == identity(opcode, value.shape.element_type).tobytes()
 
 
 def identity(opcode: str, element_type: pt.PrimitiveType) -> np.ndarray[Any, Any]:
@@ -150,7 +150,7 @@ def jax_reduce(ctx: Context, op: XlaOp) -> Step:
         results = lax.reduce(tuple(values), tuple(inits), reducer, dimensions)
         return tuple(results) if is_tuple else results[0]
 
-    if all(init.opcode == "constant" for init in op.operands[count:]):
+    if all(is_constant(init) for init in op.operands[count:]):
         exact: Step = general
     else:
         exact = ctx.pasted(op)  # jax can't vmap initial values
@@ -235,7 +235,7 @@ def jax_reduce_window(ctx: Context, op: XlaOp) -> Step:
         results = lax.reduce_window(values, inits, pairs, **window)
         return tuple(results) if is_tuple else results[0]
 
-    inits = [init.attributes["value"] for init in op.operands[count:] if init.opcode == "constant"]
+    inits = [init.attributes["value"] for init in op.operands[count:] if is_constant(init)]
     # jax can't vmap or differentiate initial values.
     exact = general if len(inits) == count else ctx.pasted(op)
     cumulative = _cumulative(ctx, op) if count == 1 else None

@@ -20,6 +20,7 @@ import jax
 
 from builder.errors import error_of
 from builder.inspection.rendering import seconds_text
+from builder.schema import SCHEMAS, Trait, opcodes_with
 from builder.support.display import Bar, Column, Displayed, Heading, Part, Segment, TextTable
 from builder.support.frames import shown_file
 from lowering.errors import ExecutionError, unescaped
@@ -224,9 +225,10 @@ _FILE: Final = re.compile(r'source_file="((?:[^"\\]|\\.)*)"')
 _LINE_NUMBER: Final = re.compile(r"source_line=(\d+)")
 _TARGET: Final = re.compile(r'custom_call_target="([^"]*)"')
 
-_FREE: Final = frozenset(
-    ("parameter", "constant", "broadcast", "bitcast", "reshape", "tuple", "get-tuple-element")
-)
+_FREE: Final = {
+    *(SCHEMAS[opcode].hlo for opcode in opcodes_with(Trait.STRUCTURE)),
+    *("constant", "broadcast", "bitcast", "reshape"),
+}
 """Instructions without a computation, which are left out of a fusion's opcodes."""
 
 

@@ -168,14 +168,16 @@ def _has_mixed_operands(operation: ir.Operation) -> bool:
 _PROMOTING: Final = (
     *("all_reduce", "reduce", "reduce_scatter", "reduce_window", "scatter", "select_and_scatter"),
 )
-_ACCURATE: Final = (
-    *("cbrt", "cosine", "exponential_minus_one", "log", "log_plus_one", "logistic"),
-    *("rsqrt", "sine", "sqrt", "tan", "tanh"),
-)
-_WITH_GROUPS: Final = (
-    *("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "reduce_scatter"),
-    "collective_reduce",
-)
+
+
+def _with_attribute(name: str) -> list[str]:
+    """Return the operations with an attribute, without the dialect."""
+    schemas = (s for s in SCHEMAS.values() if name in [a.name for a in s.value_attributes])
+    return sorted({schema.stablehlo.partition(".")[2] for schema in schemas})
+
+
+_ACCURATE: Final = tuple(n for n in _with_attribute("result_accuracy") if n != "exponential")
+_WITH_GROUPS: Final = (*_with_attribute("replica_groups"), "collective_reduce")
 _ACCURACY: Final = "the attribute result_accuracy"
 
 FORMS: Final = (

@@ -19,7 +19,7 @@ from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, tuple_parts
 from builder.ops.operands import need_computation
 from builder.schema import Trait, opcodes_with
 from builder.support.names import UniqueNames
@@ -253,7 +253,7 @@ def _kinds(computation: XlaComputation, expected: Sequence[Any]) -> list[str]:
     """Return the comparison of each array of the result."""
     accumulated = tolerances.accumulated(computation, "cpu")
     root = computation.root
-    parts = root.operands if root.opcode == "tuple" else (root,)
+    parts = tuple_parts(root)
     is_exact = [
         not accumulated[part.id]
         for part in parts

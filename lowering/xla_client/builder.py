@@ -137,29 +137,11 @@ def new_computation(op: str, value: object) -> xb.XlaComputation:
 
 
 RUNTIME_VALUES: Final = frozenset(
-    {
-        "parameter",
-        "rng",
-        "rng_bit_generator",
-        "all_reduce",
-        "reduce_scatter",
-        "all_gather",
-        "all_to_all",
-        "all_to_all_tuple",
-        "collective_permute",
-        "collective_broadcast",
-        "replica_id",
-        "partition_id",
-        "call",
-        "custom_call",
-        "python_call",
-        "while",
-        "scatter",
-        "send",
-        "recv",
-        "infeed",
-        "outfeed",
-    }
+    """
+    parameter rng rng_bit_generator all_reduce reduce_scatter all_gather all_to_all
+    all_to_all_tuple collective_permute collective_broadcast replica_id partition_id call
+    custom_call python_call while scatter send recv infeed outfeed
+    """.split()
 )
 """The opcodes whose results are not constant, whatever their operands are."""
 

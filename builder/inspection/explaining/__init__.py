@@ -19,27 +19,22 @@ from builder.graph.xla_op import XlaOp
 from builder.inspection.explaining import (
     collectives,
     rearranging,
-    reduction,
+    reduction as reduction,  # registers its functions
 )
 from builder.inspection.explaining.elements import (
+    RULES,
     Context,
     Numbers,
-    Rule,
     checked_values,
 )
 from builder.inspection.explaining.rendering import Scene, scene_of, svg_of, text_of
 from builder.layout.drawing.rendering import save_as
+from builder.schema import SCHEMAS, Trait
 from builder.support.display import Displayed, Heading, Part, SvgPicture
 from builder.types.shape import ArrayShape, Shape, leaves
 
 MAX_ELEMENTS: Final = 600
 """The maximum number of elements in a picture, those of operands and results together."""
-
-_RULES: Final[Mapping[str, Rule]] = {
-    **collectives.RULES,
-    **rearranging.RULES,
-    **reduction.RULES,
-}
 
 
 class Explanation(Displayed):
@@ -157,14 +152,14 @@ def explain(
     if not isinstance(op, XlaOp):
         rule = "op must be an XlaOp"
         raise error_of(OperandError, "explain", rule, "pass the result of an op", got=brief(op))
-    rule_of_op = _RULES.get(op.opcode)
+    rule_of_op = RULES.get(op.opcode)
     if rule_of_op is None:
         rule = f"there is no picture of {op.opcode}"
-        fix = f"explain one of the ops {', '.join(sorted(_RULES))}"
+        fix = f"explain one of the ops {', '.join(sorted(RULES))}"
         raise error_of(ShapeInferenceError, "explain", rule, fix)
     given = checked_values(op, values)
     groups: tuple[tuple[int, ...], ...] = ((0,),)
-    is_collective = op.opcode in collectives.RULES
+    is_collective = Trait.COLLECTIVE in SCHEMAS[op.opcode].traits
     if is_collective:
         count = None if replicas is None else integer("explain", "replicas", replicas)
         groups = collectives.groups_of(op, count, MAX_ELEMENTS)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-
 import numpy as np
 
 from builder.errors import ShapeInferenceError, error_of
@@ -13,8 +10,8 @@ from builder.inspection.explaining.elements import (
     Context,
     Numbers,
     Outcome,
-    Rule,
     Values,
+    drawn,
     join_of,
     joined,
     moved,
@@ -76,6 +73,7 @@ def _in_order(by_participant: list[dict[int, Values]]) -> list[Values]:
     return [each[member] for member in sorted(by_participant[0]) for each in by_participant]
 
 
+@drawn("all_gather")
 def _all_gather(context: Context) -> Outcome:
     axis = context.attributes["all_gather_dim"]
     results = [
@@ -92,6 +90,7 @@ def _reduced(arrays: list[Numbers]) -> Values:
     return joined(arrays[0].shape, lambda index: [(int(array[index]),) for array in arrays])
 
 
+@drawn("all_reduce")
 def _all_reduce(context: Context) -> Outcome:
     results = [
         {member: _reduced(arrays) for member, arrays in _sources(context, operand).items()}
@@ -100,6 +99,7 @@ def _all_reduce(context: Context) -> Outcome:
     return Outcome(_in_order(results), join_of(context.attributes["to_apply"]))
 
 
+@drawn("reduce_scatter")
 def _reduce_scatter(context: Context) -> Outcome:
     axis = context.attributes["scatter_dimension"]
     place = {member: (group, i) for group in context.groups for i, member in enumerate(group)}
@@ -114,6 +114,7 @@ def _reduce_scatter(context: Context) -> Outcome:
     return Outcome(_in_order(results), join_of(context.attributes["to_apply"]))
 
 
+@drawn("all_to_all")
 def _all_to_all(context: Context) -> Outcome:
     attributes = context.attributes
     split, concat = attributes["split_dimension"], attributes["concat_dimension"]
@@ -125,11 +126,13 @@ def _all_to_all(context: Context) -> Outcome:
     return Outcome(_in_order([result]))
 
 
+@drawn("collective_broadcast")
 def _collective_broadcast(context: Context) -> Outcome:
     sources = _sources(context, 0)
     return Outcome(_in_order([{member: moved(a[0]) for member, a in sources.items()}]))
 
 
+@drawn("collective_permute")
 def _collective_permute(context: Context) -> Outcome:
     senders = {target: source for source, target in context.attributes["source_target_pairs"]}
     results = []
@@ -143,13 +146,3 @@ def _collective_permute(context: Context) -> Outcome:
             parts[member] = moved(numbers)
         results.append(parts)
     return Outcome(_in_order(results))
-
-
-RULES: Final[Mapping[str, Rule]] = {
-    "all_gather": _all_gather,
-    "all_reduce": _all_reduce,
-    "all_to_all": _all_to_all,
-    "collective_broadcast": _collective_broadcast,
-    "collective_permute": _collective_permute,
-    "reduce_scatter": _reduce_scatter,
-}

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.registry import registrar
+from builder.graph.xla_op import XlaOp, constant_value, is_parameter
 from builder.schema.definition import SCHEMAS
 from builder.types.shape import ArrayShape
 
@@ -56,7 +57,7 @@ SUM: Final = Join("+", True)
 def join_of(computation: XlaComputation) -> Join:
     """Return how a reducer joins two elements; other computations are functions with their name."""
     root = computation.root
-    parameters = {op for op in root.operands if op.opcode == "parameter"}
+    parameters = {op for op in root.operands if is_parameter(op)}
     if len(parameters) == 2 == len(root.operands):
         monoid = SCHEMAS[root.opcode].monoid
         if monoid is not None:
@@ -103,11 +104,8 @@ class Context:
     def data(self, number: int, example: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the values of an operand: those given, those of a constant, or the example."""
         operand = self.op.operands[number]
-        if number in self.given:
-            values = self.given[number]
-        elif operand.opcode == "constant":
-            values = np.asarray(operand.attributes["value"])
-        else:
+        values = self.given[number] if number in self.given else constant_value(operand)
+        if values is None:
             values = example
             self.note(
                 f"{operand_name(self.op, number)} is not a constant: its values here are an example"
@@ -121,6 +119,12 @@ class Context:
 
 
 Rule = Callable[[Context], Outcome]
+
+RULES: Final[dict[str, Rule]] = {}
+"""The functions that compute what a picture shows, by opcode."""
+
+drawn = registrar(RULES)
+"""Decorator: ``@drawn("pad")`` registers the function for an opcode."""
 
 
 def operand_name(op: XlaOp, number: int) -> str:

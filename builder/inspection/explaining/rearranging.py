@@ -5,18 +5,18 @@ StableHLO specification: gather, scatter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_parameter
 from builder.inspection.explaining.elements import (
     Context,
     Join,
     Outcome,
-    Rule,
+    drawn,
     join_of,
     joined,
     moved,
@@ -25,6 +25,7 @@ from builder.inspection.explaining.elements import (
 )
 
 
+@drawn("broadcast_in_dim")
 def _broadcast_in_dim(context: Context) -> Outcome:
     (source,) = context.operands
     sizes = sizes_of(context.op)
@@ -36,10 +37,12 @@ def _broadcast_in_dim(context: Context) -> Outcome:
     return Outcome([moved(np.broadcast_to(source.reshape(places), sizes))])
 
 
+@drawn("concatenate")
 def _concatenate(context: Context) -> Outcome:
     return Outcome([moved(np.concatenate(context.operands, context.attributes["dimension"]))])
 
 
+@drawn("pad")
 def _pad(context: Context) -> Outcome:
     source, padding = context.operands
     dimensions = context.attributes["padding_config"].dimensions
@@ -67,6 +70,7 @@ def transpose_before(op: XlaOp) -> XlaOp | None:
     return op.operands[0] if op.operands[0].source == op.source else None
 
 
+@drawn("reshape")
 def _reshape(context: Context) -> Outcome:
     source = context.operands[0]
     before = transpose_before(context.op)
@@ -77,10 +81,12 @@ def _reshape(context: Context) -> Outcome:
     return Outcome([moved(source.reshape(sizes_of(context.op)))])
 
 
+@drawn("reverse")
 def _reverse(context: Context) -> Outcome:
     return Outcome([moved(np.flip(context.operands[0], context.attributes["dimensions"]))])
 
 
+@drawn("slice")
 def _slice(context: Context) -> Outcome:
     attributes = context.attributes
     bounds = zip(
@@ -92,6 +98,7 @@ def _slice(context: Context) -> Outcome:
     return Outcome([moved(context.operands[0][tuple(slice(*bound) for bound in bounds)])])
 
 
+@drawn("transpose")
 def _transpose(context: Context) -> Outcome:
     return Outcome([moved(context.operands[0].transpose(context.attributes["permutation"]))])
 
@@ -109,11 +116,13 @@ def _starts(context: Context, first: int, sizes: tuple[int, ...]) -> tuple[slice
     return tuple(bounds)
 
 
+@drawn("dynamic_slice")
 def _dynamic_slice(context: Context) -> Outcome:
     source = context.operands[0]
     return Outcome([moved(source[_starts(context, 1, tuple(context.attributes["slice_sizes"]))])])
 
 
+@drawn("dynamic_update_slice")
 def _dynamic_update_slice(context: Context) -> Outcome:
     source, update = context.operands[0].copy(), context.operands[1]
     source[_starts(context, 2, update.shape)] = update
@@ -149,6 +158,7 @@ def _vector(indices: npt.NDArray[Any], batch: _Index, vector_dim: int) -> list[i
     return [int(component) for component in indices[at]]
 
 
+@drawn("gather")
 def _gather(context: Context) -> Outcome:
     source = context.operands[0]
     numbers, widths = context.attributes["dimension_numbers"], context.attributes["slice_sizes"]
@@ -180,6 +190,7 @@ def _gather(context: Context) -> Outcome:
     return Outcome([joined(sizes_of(context.op), terms)])
 
 
+@drawn("scatter")
 def _scatter(context: Context) -> Outcome:
     one_operand(context.op, (len(context.operands) - 1) // 2)
     source, _, updates = context.operands
@@ -222,24 +233,9 @@ def _update_of(context: Context) -> tuple[Join, bool]:
     """Return how updates are joined with elements, and whether they replace them."""
     computation = context.attributes["to_apply"]
     root = computation.root
-    replaces = root.opcode == "parameter" and root.attributes["number"] == 1
+    replaces = is_parameter(root) and root.attributes["number"] == 1
     if replaces:
         context.note(
             "an update replaces the element; of several for one element, the last is drawn"
         )
     return join_of(computation), replaces
-
-
-RULES: Final[Mapping[str, Rule]] = {
-    "broadcast_in_dim": _broadcast_in_dim,
-    "concatenate": _concatenate,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
-    "gather": _gather,
-    "pad": _pad,
-    "reshape": _reshape,
-    "reverse": _reverse,
-    "scatter": _scatter,
-    "slice": _slice,
-    "transpose": _transpose,
-}

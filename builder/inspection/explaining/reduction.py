@@ -13,11 +13,11 @@ import numpy as np
 
 from builder.errors import ShapeInferenceError, error_of
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_constant, is_parameter
 from builder.inspection.explaining.elements import (
     Context,
     Outcome,
-    Rule,
+    drawn,
     join_of,
     joined,
     moved,
@@ -65,9 +65,9 @@ def is_true(computation: XlaComputation, *arguments: Any) -> bool:
     values: dict[XlaOp, Any] = {}
     for op in computation.ops:
         operands = [values[operand] for operand in op.operands]
-        if op.opcode == "parameter":
+        if is_parameter(op):
             values[op] = arguments[op.attributes["number"]]
-        elif op.opcode == "constant":
+        elif is_constant(op):
             values[op] = op.attributes["value"]
         elif op.opcode == "compare":
             values[op] = _COMPARISONS[op.attributes["comparison_direction"]](*operands)
@@ -83,6 +83,7 @@ def is_true(computation: XlaComputation, *arguments: Any) -> bool:
 _Index = tuple[int, ...]
 
 
+@drawn("reduce")
 def _reduce(context: Context) -> Outcome:
     one_operand(context.op, len(context.operands) // 2)
     source, init = context.operands
@@ -129,6 +130,7 @@ def windows(
             yield inner, tuple(place)
 
 
+@drawn("reduce_window")
 def _reduce_window(context: Context) -> Outcome:
     one_operand(context.op, len(context.operands) // 2)
     source, init = context.operands
@@ -156,6 +158,7 @@ def _reduce_window(context: Context) -> Outcome:
     return Outcome([values], join_of(attributes["to_apply"]))
 
 
+@drawn("select_and_scatter")
 def _select_and_scatter(context: Context) -> Outcome:
     operand, source, init = context.operands
     attributes = context.attributes
@@ -178,6 +181,7 @@ def _select_and_scatter(context: Context) -> Outcome:
     return Outcome([values], join_of(attributes["scatter"]))
 
 
+@drawn("sort")
 def _sort(context: Context) -> Outcome:
     axis, comparator = context.attributes["dimension"], context.attributes["to_apply"]
     shape = context.operands[0].shape
@@ -204,6 +208,7 @@ def _sort(context: Context) -> Outcome:
     return Outcome([moved(result) for result in results])
 
 
+@drawn("dot_general")
 def _dot_general(context: Context) -> Outcome:
     lhs, rhs = context.operands
     numbers = context.attributes["dimension_numbers"]
@@ -230,6 +235,7 @@ def _place(index: Mapping[int, int]) -> _Index:
     return tuple(index[d] for d in range(len(index)))
 
 
+@drawn("convolution")
 def _convolution(context: Context) -> Outcome:
     lhs, rhs = context.operands
     attributes = context.attributes
@@ -279,13 +285,3 @@ def _convolution(context: Context) -> Outcome:
                 yield int(lhs[_place(at_lhs)]), int(rhs[_place(at_rhs)])
 
     return Outcome([joined(sizes, terms)])
-
-
-RULES: Final[Mapping[str, Rule]] = {
-    "convolution": _convolution,
-    "dot_general": _dot_general,
-    "reduce": _reduce,
-    "reduce_window": _reduce_window,
-    "select_and_scatter": _select_and_scatter,
-    "sort": _sort,
-}

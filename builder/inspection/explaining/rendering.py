@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from builder.errors import OperandError, brief, error_of
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_constant
 from builder.inspection.explaining.elements import (
     Context,
     Join,
@@ -169,7 +169,7 @@ def _labelled(
                 if known is not None:
                     where += f" = {_number(known[index])}"
                     label = _number(known[index]) if _is_index(context, number) else label
-                elif operand.opcode == "constant" and not array.ndim:
+                elif is_constant(operand) and not array.ndim:
                     label = constant_text(operand.attributes["value"], operand.shape.element_type)
                 names[key], labels[key] = where, label
             if known is not None and not _is_index(context, number):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_element, is_parameter
 
 _MAX_CHILDREN: Final = 40
 _RUN: Final = 30
@@ -137,8 +137,8 @@ def _is_argument(op: XlaOp) -> bool:
 
     A captured value is such an element, and has the name of the value outside of the computation.
     """
-    source = op.operands[0] if op.opcode == "get_tuple_element" else op
-    return source.opcode == "parameter"
+    source = op.operands[0] if is_element(op) else op
+    return is_parameter(source)
 
 
 def _tidied(group: Group) -> Group:
@@ -147,7 +147,7 @@ def _tidied(group: Group) -> Group:
         inner = [c for c in group.children if isinstance(c, Group)]
         outer = [c for c in group.children if not isinstance(c, Group)]
         # All ops of a jax program are in one scope, which needs no frame beside the parameters.
-        if len(inner) != 1 or not all(op.opcode == "parameter" for op in outer):
+        if len(inner) != 1 or not all(is_parameter(op) for op in outer):
             break
         name = group.name if outer else f"{group.name}/{inner[0].name}"
         group = Group(name, [*outer, *inner[0].children])
@@ -164,7 +164,7 @@ def _tidied(group: Group) -> Group:
 
 
 def _is_parameter(child: Child) -> bool:
-    return not isinstance(child, Group) and child.opcode == "parameter"
+    return not isinstance(child, Group) and is_parameter(child)
 
 
 def _runs(children: list[Child]) -> list[Child]:

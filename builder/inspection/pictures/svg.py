@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_constant, is_parameter
 from builder.inspection.pictures.outline import Child, Group, level_of, outline_of
 from builder.inspection.rendering import printable
 from builder.inspection.table import constant_text, count_text, source_hover
@@ -220,7 +220,7 @@ def shown_computations(op: XlaOp) -> list[tuple[str, XlaComputation]]:
 
 
 def _is_one_op(computation: XlaComputation) -> bool:
-    inner = [op for op in computation.ops if op.opcode != "parameter"]
+    inner = [op for op in computation.ops if not is_parameter(op)]
     return len(inner) == 1 and inner[0] is computation.root
 
 
@@ -318,7 +318,7 @@ def _node(computation: XlaComputation, child: Child, opened: Opened) -> _Drawing
         parts = [_frame(role, [_level(c, group, opened)]) for role, c, group in applied]
         return _frame(label, parts, colour_of(child.opcode))
     lines = [label]
-    if child.opcode == "constant":
+    if is_constant(child):
         lines = [_constant(child)]
     folded = shown_computations(child) if child.attributes else []
     if folded:
@@ -330,7 +330,7 @@ def _node(computation: XlaComputation, child: Child, opened: Opened) -> _Drawing
         colour_of(child.opcode),
         hover,
         radius=13 if is_argument else 4,
-        is_dashed=child.opcode == "constant",
+        is_dashed=is_constant(child),
         is_result=child is computation.root,
         stacked=bool(folded),
     )
@@ -342,7 +342,7 @@ def _constant(op: XlaOp) -> str:
 
 def _label(op: XlaOp) -> str:
     name = op.name
-    if op.opcode == "parameter":
+    if is_parameter(op):
         return _short(name or f"parameter {op.attributes['number']}")
     applied = [] if shown_computations(op) else [c.root.opcode for c in op.called_computations]
     text = f"{op.opcode} ({', '.join(applied)})" if applied else op.opcode
@@ -355,7 +355,7 @@ def _port(op: XlaOp, more: int) -> _Drawing:
     text = f"%{op.id} {_label(op)}"
     if more > 1:
         text = f"{count_text(more, 'value')} from outside"
-    elif op.opcode == "constant":
+    elif is_constant(op):
         text = _constant(op)
     return _box([_short(text)], "none", repr(op), is_dashed=True, radius=13)
 

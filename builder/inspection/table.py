@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from itertools import accumulate
 from linecache import getline
@@ -272,8 +271,7 @@ class OpTable(Sequence[OpRow], Printable):
             table = section.text_table(shown, f"%{section.name}: {count_text(count)}")
             if omitted:
                 gap = ["...", f"{omitted:,} more", *[""] * (len(table.columns) - 2)]
-                table = replace(
-                    table,
+                table = table._replace(
                     rows=[*table.rows[:limit], gap, *table.rows[limit:]],
                     hovers=[*table.hovers[:limit], "", *table.hovers[limit:]],
                     caption=f"{omitted:,} ops are omitted; limit=None prints all",

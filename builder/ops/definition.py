@@ -113,7 +113,7 @@ def _made(
     kinds: Mapping[str, AttributeKind | None],
     declared: Callable[..., Any],
 ) -> FunctionType:
-    name, parameters = declared.__name__, inspect.signature(declared).parameters.values()
+    name, parameters = declared.__name__, _signature(declared).parameters.values()
     names = [parameter.name for parameter in parameters]
     operands = schema.operands.split()
     recorded = {a.parameter or a.name: a for a in schema.attributes if isinstance(a, Attribute)}
@@ -169,7 +169,7 @@ def made(
         constants: the objects that the body uses, besides those of `_SHARED`.
         instead: the fix of errors for unknown arguments that no parameter has the meaning of.
     """
-    name, signature = declared.__name__, inspect.signature(declared)
+    name, signature = declared.__name__, _signature(declared)
     names = list(signature.parameters)
     defaults = {
         p.name: _OMITTED if p.default is p.empty else p.default
@@ -218,7 +218,7 @@ def made(
             co_qualname=declared.__qualname__,
             co_filename=code.co_filename,
             co_firstlineno=code.co_firstlineno,
-            co_linetable=_on_the_first_line(template.__code__),
+            co_linetable=_on_the_first_line(len(template.__code__.co_code) // 2),
             co_varnames=(*names, *template.__code__.co_varnames[len(names) :]),
         ),
         declared.__globals__,
@@ -233,13 +233,17 @@ def made(
     return function
 
 
-def _on_the_first_line(code: CodeType) -> bytes:
-    """Return a table of lines by which a traceback shows the line of the definition.
+_signature: Final = cache(inspect.signature)
+"""The signature of a declared function, which is needed twice."""
+
+
+@cache  # there are few forms
+def _on_the_first_line(count: int) -> bytes:
+    """Return a table of lines by which a traceback shows `count` instructions as the first line.
 
     It has entries of at most eight instructions, without columns (13 in CPython's format) and with
     a distance of 0 lines. Changing the lines of a parsed tree would take longer than compiling.
     """
-    count = len(code.co_code) // 2
     lengths = [8] * (count // 8) + [count % 8] * (count % 8 > 0)
     return bytes(byte for length in lengths for byte in (0x80 | 13 << 3 | length - 1, 0))
 

@@ -7,7 +7,6 @@ An object returns a list of parts, such as tables and program texts. `builder.in
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from builder.support.imports import extension
@@ -48,8 +47,7 @@ class Column(NamedTuple):
     style: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TextTable:
+class TextTable(NamedTuple):
     """A table of text cells.
 
     Attributes:
@@ -67,8 +65,7 @@ class TextTable:
     hovers: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(NamedTuple):
     """The kind and the name of an object, and a description of one line or ""."""
 
     kind: str
@@ -76,8 +73,7 @@ class Heading:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramText:
+class ProgramText(NamedTuple):
     """The text of a program in HLO or MLIR; a long text is truncated.
 
     Attributes:
@@ -97,8 +93,7 @@ class Segment(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """A bar of several segments, such as the parts of a memory.
 
     Attributes:
@@ -117,8 +112,7 @@ class Cell(NamedTuple):
     colour: int
 
 
-@dataclass(frozen=True, slots=True)
-class CellGrid:
+class CellGrid(NamedTuple):
     """A grid of coloured cells, such as the parts of an array with the devices that have them.
 
     Attributes:
@@ -145,8 +139,7 @@ class SideBySideRow(NamedTuple):
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class SideBySide:
+class SideBySide(NamedTuple):
     """Two texts side by side.
 
     Attributes:
@@ -161,8 +154,7 @@ class SideBySide:
     lines: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class SvgPicture:
+class SvgPicture(NamedTuple):
     """A picture; its texts are escaped.
 
     Attributes:
@@ -176,8 +168,7 @@ class SvgPicture:
     pans: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(NamedTuple):
     """Parts that a notebook shows after a click on the summary; a terminal omits them."""
 
     summary: str

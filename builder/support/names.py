@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from builder.support.imports import extension
@@ -67,6 +66,8 @@ def did_you_mean(name: str, spellings: Mapping[str, str], cutoff: float) -> str:
         >>> did_you_mean("ad", {"add": "xb.add", "sub": "xb.sub"}, 0.6)
         'did you mean xb.add?'
     """
+    from difflib import get_close_matches  # lazy: only errors need it
+
     matches = [name] if name in spellings else get_close_matches(name, spellings, 3, cutoff)
     texts = dict.fromkeys(spellings[match] for match in matches)
     return f"did you mean {' or '.join(texts)}?" if texts else ""

@@ -169,21 +169,23 @@ target is 1.1 times jax's time, or quartiles that overlap; functions that miss i
     "interop": """\
 ## Inside jax, and gradients
 
-A transformer of four layers with its loss and gradients, in milliseconds: tracing in CPU time,
-execution until the result is available. `c` is its computation, with gradients written by hand, and
-the program in jax.lax is the same one, operation by operation. `lowering.gradients` derives the
-gradients from the recorded loss.
+The times of a transformer of four layers, its loss and its gradients, in milliseconds. Tracing is
+measured in CPU time, execution as the time until the result is available. `c` is a computation with
+gradients written by hand, and the program in jax.lax has the same operations. `lowering.gradients`
+derives the gradients from the recorded loss.
 """,
     "derivatives": """\
 ## Gradients of training steps
 
-Training steps with `lowering.gradients`, and the same ones with `jax.grad`: the loss, the gradients
-and stochastic gradient descent with momentum. `products` counts the matrix products and
-convolutions of the recorded program, for jax those of its StableHLO, with those of called
-computations; `optimized` those of XLA's optimized program. `error` is the largest difference of a
-gradient from jax's, relative to its norm. All times are CPU times. `gradients` is the time of
-`lowering.gradients` for a loss that is recorded, and for jax that of the trace and lowering of
-`jax.grad`; `cold` is its first call in a process.
+Training steps with `lowering.gradients`, and the same steps with `jax.grad`: the loss, the
+gradients and stochastic gradient descent with momentum. All times are CPU times.
+
+- `products` is the number of matrix products and convolutions, including those of called
+  computations, in the recorded program; for jax, in its StableHLO.
+- `optimized` is their number in XLA's optimized program.
+- `error` is the largest difference of a gradient from jax's, relative to its norm.
+- `gradients` is the time of `lowering.gradients` for a loss that is recorded; for jax, the time to
+  trace and to lower `jax.grad`. `cold` is the first call of it in a process.
 """,
 }
 
@@ -205,20 +207,21 @@ this run. Figures that miss their target are marked; the others meet it.
 _UNMET: Final = """\
 ## Unmet targets
 
-Each unmet target, with the time of other implementations of the same step or of a part of it, in
-microseconds per op. MLIR's reading, writing and copying are parts of xlabuilder's steps. If one of
-these alone exceeds the limit, the target is out of reach with the current MLIR. If all of them are
-below the limit, nothing measured here rules the target out, and the difference is xlabuilder's own.
+The tables compare each unmet target with other implementations of the same step, or of a part of
+the step, in microseconds per op. MLIR's reading, writing and copying are parts of xlabuilder's
+steps. If one of these alone exceeds the limit, the target is out of reach with the current MLIR. If
+all of them are below the limit, nothing measured here rules the target out, and the difference is
+xlabuilder's own.
 """
 
 _NOTES: Final = """\
 - `create + verify` is `ir.Operation.create` for each operation, with all arguments prepared, and
   the verifier. Lowering does not use it: it writes bytecode, which MLIR reads and verifies. The
-  floor of lowering is therefore `read the bytecode`. {lowering}
+  floor of lowering is therefore `read the bytecode`.
 - `write bytecode` is MLIR's own writer. xlabuilder appends a checksum to its output.
 - `record, collector off` excludes the time in which Python's garbage collector traverses the
   existing ops; `collect as many objects` is the collector's time while as many bare objects, with a
-  tuple each, are created. Together they are a lower bound for recording. {collector}
+  tuple each, are created. The sum of the two is a lower bound for recording.
 - Constants are copied into MLIR by every contender that builds a module. {constants}
 """
 
@@ -231,17 +234,14 @@ def _unmet_section(figures: dict[str, Any]) -> str | None:
     comparisons = unmet.comparisons(figures)
     if not comparisons:
         return None
-    notes = _NOTES.format(
-        lowering=unmet.lowering_note(figures) or "",
-        collector=unmet.collector_note(figures) or "",
-        constants=unmet.constants_note(figures) or "",
-    )
+    notes = _NOTES.format(constants=unmet.constants_note(figures) or "")
     bullets = [
         textwrap.fill(f"- {bullet}", 100, subsequent_indent="  ", break_on_hyphens=False)
         for bullet in notes.removeprefix("- ").split("\n- ")
     ]
     parts = [_UNMET, "\n".join(bullets) + "\n"]
-    parts += [f"{table.title}:\n\n{markdown(table)}" for table in comparisons if table.rows]
+    tables = [unmet.lowering_table(figures), unmet.collector_table(figures), *comparisons]
+    parts += [f"{table.title}:\n\n{markdown(table)}" for table in tables if table.rows]
     alone = [table.title for table in comparisons if not table.rows]
     if alone:
         parts.append("No comparable step was measured for these:\n")

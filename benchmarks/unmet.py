@@ -11,7 +11,7 @@ from benchmarks.budget import TargetResult, evaluate, scaling_ends
 from benchmarks.steps import SUMS, medians
 from benchmarks.tables import Table
 
-__all__ = ["collector_note", "comparisons", "constants_note", "lowering_note"]
+__all__ = ["collector_table", "comparisons", "constants_note", "lowering_table"]
 
 
 class _Reference(NamedTuple):
@@ -88,42 +88,35 @@ def comparisons(figures: dict[str, Any]) -> list[Table]:
     return list(tables.values())
 
 
-def lowering_note(figures: dict[str, Any]) -> str | None:
-    """Name the graphs for which lowering is faster than creating operations, and its parts."""
-    faster, parts = [], []
+def lowering_table(figures: dict[str, Any]) -> Table:
+    """Return xlabuilder's own part of lowering, MLIR's part, and the time to create operations.
+
+    MLIR's part is reading the bytecode. A graph of constants, which MLIR also copies, has no parts.
+    """
+    columns = ["graph", "lower", "xlabuilder's part", "MLIR's reading", "create + verify"]
+    table = Table("The parts of lowering, and create + verify, in us per op", columns)
     for name, entry in figures.get("graphs", {}).items():
         us = medians(entry)
-        lower = us["lower"]
-        if "floor" in us and lower < us["floor"]:
-            faster.append(f"{name} ({lower:.2f} against {us['floor']:.2f})")
-        if "read" in us and "data" not in us:
-            parts.append(f"{name} {lower - us['read']:.2f} + {us['read']:.2f}")
-    sentences = []
-    if figures.get("graphs"):
-        sentences.append(
-            f"Lowering takes less time than create + verify for {', '.join(faster) or 'no graph'}."
-        )
-    if parts:
-        sentences.append(f"Its own part and MLIR's reading take: {', '.join(parts)}.")
-    return " ".join(sentences) or None
+        parts = [us["lower"] - us["read"], us["read"]] if "read" in us and "data" not in us else []
+        floor = [us["floor"]] if "floor" in us else []
+        if parts or floor:
+            cells = [us["lower"], *(parts or (None, None)), *(floor or (None,))]
+            table.rows.append([name, *("—" if time is None else f"{time:.2f}" for time in cells)])
+    return table
 
 
-def collector_note(figures: dict[str, Any]) -> str | None:
-    """Give the share of the garbage collector in recording, at about 10,000 ops and at most."""
-    clauses = []
+def collector_table(figures: dict[str, Any]) -> Table:
+    """Return the share of the garbage collector in recording, at about 10,000 ops and at most."""
+    columns = ["graph", "ops", "record", "record, collector off", "make as many objects"]
+    table = Table("Recording, and Python's garbage collector, in us per op", columns)
     for name, entries in figures.get("scaling", {}).items():
         for entry in scaling_ends(entries) or ():
             us = medians(entry)
-            if "record_uncollected" not in us:
-                continue
-            clause = (
-                f"{us['record']:.2f} us per op for {entry['ops']:,} ops of {name}, and "
-                f"{us['record_uncollected']:.2f} with the collector off"
-            )
-            if "objects" in us:
-                clause += f" (making as many objects: {us['objects']:.2f})"
-            clauses.append(clause)
-    return f"Recording takes {'; '.join(clauses)}." if clauses else None
+            if "record_uncollected" in us:
+                steps = (us["record"], us["record_uncollected"], us.get("objects"))
+                cells = ("—" if time is None else f"{time:.2f}" for time in steps)
+                table.rows.append([name, f"{entry['ops']:,}", *cells])
+    return table
 
 
 def constants_note(figures: dict[str, Any]) -> str | None:

@@ -161,20 +161,20 @@ class XlaError(UserError, Displayed):
         return [f"{type(self).__name__}: {self}"]
 
     def in_call(self, op: str) -> Self:
-        """Make the error one of `op`, a function that called the one at fault; return self."""
+        """Attribute the error to `op`, a function that called the one at fault; return self."""
         self.context = (op, *self.context)
         self.op = op
         return self
 
     def in_argument(self, op: str, name: str) -> Self:
-        """Make the error one of the argument `name` of `op`, and return self."""
+        """Attribute the error to the argument `name` of `op`, and return self."""
         self.context = (op, name, *self.context)
         self.op = op
         self.argument = name
         return self
 
     def renamed(self, op: str) -> Self:
-        """Replace the op, which is an internal name of `op` for the user, and return self."""
+        """Replace the op's internal name by `op`, the name that the user called; return self."""
         inner = self.context[1:] if self.context[:1] == (self.op,) else self.context
         self.context = (op, *inner)
         self.op = op

@@ -72,13 +72,17 @@ def _entry(rewrite: Rewrite) -> str:
 
 
 def _program(reproducer: Reproducer) -> str:
-    observed = ", ".join(f"{version} {result}" for version, result in reproducer.observed.items())
+    versions: dict[str, list[str]] = {}
+    for version, result in reproducer.observed.items():
+        versions.setdefault(result, []).append(version)
+    (result, first), *others = versions.items()
+    observed = "".join(f", {other} with {' and '.join(these)}" for other, these in others)
     replicas = f" on {reproducer.replicas} replicas" if reproducer.replicas > 1 else ""
     if reproducer.partitions > 1:
         replicas = f" on {reproducer.partitions} partitions"
     return (
-        f"`{reproducer.name}`: {reproducer.defect} Observed on CPU{replicas} with jaxlib "
-        f"{observed}.\n\n"
+        f"`{reproducer.name}`: {reproducer.defect} {result.capitalize()} on CPU{replicas} with "
+        f"jaxlib {' and '.join(first)}{observed}.\n\n"
         f"```mlir\n"
         f"// arguments: {reproducer.arguments_text}\n"
         f"// expected:  {reproducer.want_text}\n"

@@ -31,8 +31,8 @@ Every public operation of `builder`, by family. A family is a module or a folder
 `builder/ops`. The page of an operation and its docstring (`help(xb.dot_general)`) describe its
 arguments, result and errors.
 
-Each family has two tables, of its functions and of its opcodes; [the columns](#the-columns) are
-explained below them.
+Each family has a table of its functions and a table of its opcodes. [The columns](#the-columns)
+are explained below the tables.
 The last section lists what XLA's `xla_builder.h` declares, and its equivalent here.
 """
 
@@ -59,9 +59,9 @@ Each family has two tables. The first one lists the functions:
 
 The second one is generated from the schemas of the opcodes:
 
-- **Operands**: the names, with the allowed element types. `*name` is any number of operands. An
-  operand without element types is a token, a tuple or of any shape, or its types depend on the
-  form of the call.
+- **Operands**: the names, with the allowed element types. `*name` is any number of operands. No
+  element types are listed for tokens, for tuples, for operands that may have any shape, and where
+  the types depend on the other arguments.
 - **Attributes**: the names and kinds. The computations that an op applies are listed last.
 - **StableHLO**: the operation that the opcode becomes. *(rule)*: emitted by a rule in
   `lowering/ops`, possibly with regions or with other operations; *(exceptions)*: a rule
@@ -69,9 +69,9 @@ The second one is generated from the schemas of the opcodes:
 - **Cost**: the operations performed, besides reading the operands and writing the result.
 {costs}
 - **Tolerance**: how far results of two implementations may differ, in units in the last place
-  (ulps) of floating-point results. The terms of sums are counted for each element; the tolerance is
-  at least 8 ulps of the largest term. `lowering/legalize/elementwise.py` has exceptions of
-  platforms.
+  (ulps) of floating-point results. For sums it is proportional to the number of terms of an
+  element, in ulps of the largest term, and at least 8. Exceptions for single platforms are in
+  `lowering/legalize/elementwise.py`.
 """
 
 NO_OPERATION = {"parameter", "tuple", "get_tuple_element"}

@@ -80,7 +80,8 @@ function by function.
 - **Devices** are created by jax. `make_cpu_client(num_devices=8)` has to be called before jax is
   first used.
 - **XLA's flags** are the attributes of `options.executable_build_options.debug_options`. Options
-  that are read with `CompileOptions.ParseFromString` have the flags that differ from the defaults.
+  that are read with `CompileOptions.ParseFromString` contain only the flags that differ from the
+  defaults.
 - **Threads**: jax initializes their state, so the function passed to
   `xc._xla.jax_jit.set_thread_local_state_initialization_callback` is not called.
 - **More is refused.** Calls on which jaxlib aborted, such as `build` of an empty builder, are
@@ -226,15 +227,15 @@ other 636 cases pass, and these fail:
 | 2 of IFRT programs | pass | fail | IFRT is an internal interface of jaxlib |
 | 2 of `TracebackTest` | pass | fail | jaxlib's tracebacks have qualified names today |
 
-30 cases of the buffer protocol have empty arrays, which the test does not align; XLA copies what is
-not aligned. 7 cases compare random numbers that are NaN in f8e4m3b11fnuz.
+30 cases of the buffer protocol have empty arrays. The test does not align their memory, and XLA
+copies arrays that are not aligned. 7 cases compare random numbers that are NaN in f8e4m3b11fnuz.
 
 ## Odd calls
 
 The tests have 489 calls of old functions with odd arguments, and the answers of jaxlib 0.6.0:
-shapes, TypeErrors, XlaRuntimeErrors, aborts. 460 are answered alike. The others are listed with a
-reason in tests/lowering/xla_client/odd_calls.json: numbers are accepted as operands, a bool is not
-a number, and more is refused, as described above.
+shapes, TypeErrors, XlaRuntimeErrors, aborts. `xla_client` answers 460 of them alike. The others are
+listed with a reason in tests/lowering/xla_client/odd_calls.json: numbers are accepted as operands,
+a bool is not a number, and more is refused, as described above.
 
 ## Programs
 

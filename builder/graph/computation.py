@@ -388,7 +388,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
 
         Computations are counted as often as they are applied: a reducer once for each element that
         is reduced; the body of a loop once for each iteration if the loop's condition and body
-        determine the trip count (see ``stats.loops``), else once. Of a `conditional`, the most
+        determine the trip count (see ``stats.loops``), else once. For a `conditional`, the most
         expensive branch is counted.
 
         Returns:

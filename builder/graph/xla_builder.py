@@ -746,8 +746,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
 
         The sharding is how a result is distributed over the devices of a program that XLA
         partitions. XLA propagates shardings to values that have none. A sharding that partitions
-        arrays is not set on scalars and tokens, and one that does not fit the shape of an op of a
-        function of `builder.lib` is not set on that op.
+        arrays is not set on scalars and tokens. If a function of `builder.lib` records an op whose
+        shape the sharding does not fit, the sharding is not set on that op.
 
         Args:
             sharding: a tiling in GSPMD's text form (see `parse_tiling`), or a sharding by the axes

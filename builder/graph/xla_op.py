@@ -420,9 +420,10 @@ class XlaOp(Displayed, ExplainsAttributes):
                   selects the first index.
                 - An array or a list of integers, or an op of an integer type, selects several
                   indices. NumPy's rules apply: the arrays, integers and scalar ops of a key are
-                  broadcast with each other, and their sizes take the place of the first one; they
-                  come first if a slice, None or ``...`` is between them. Negative ones count from
-                  the end. At run time those out of range are clamped; see ``x.at[key].get``.
+                  broadcast with each other, and their sizes take the place of the first of these
+                  entries, or come first in the result if a slice, None or ``...`` is between the
+                  entries. Negative indices count from the end. Indices that are out of range at run
+                  time are clamped; see ``x.at[key].get``.
 
         Raises:
             ShapeInferenceError: an index is out of range; there are more indices than dimensions;
@@ -449,7 +450,7 @@ class XlaOp(Displayed, ExplainsAttributes):
 
         ``x.at[key]`` has the methods `set`, `add`, `mul`, `min` and `max`. They take an array of
         the shape of ``x[key]``, or a scalar or number for all elements, and return an array of x's
-        shape; `apply` takes a function. Keys are those of ``x[key]``, which `get` returns too. The
+        shape; `apply` takes a function. Keys are those of ``x[key]``; `get` returns ``x[key]``. The
         update is recorded as `dynamic_update_slice`, with `select` if a slice has a step, and as
         `scatter` if an index is an array. See `builder.lib.indexing.Place`.
 

@@ -1,8 +1,8 @@
-"""Functions above the ops: XLA's client library, and what array programs need beside it.
+"""Functions that record several ops: XLA's client library, and others that array programs need.
 
-All functions record public ops only. Functions with the names of XLA's client library
-(`xla/hlo/builder/lib`), in snake_case, take its arguments in its order. Element types are never
-promoted, and arrays are broadcast only where a function documents it.
+All functions record public ops only. A function that exists in XLA's client library
+(`xla/hlo/builder/lib`) has the same name, in snake_case, and the same order of arguments. Element
+types are never promoted, and arrays are broadcast only where a function documents it.
 
 ``from builder import lib`` offers all functions (``lib.zeros_like``). Each family is a module:
 ``from builder.lib import linalg``.

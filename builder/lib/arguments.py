@@ -229,7 +229,7 @@ def as_type(x: XlaOp, element_type: PrimitiveType) -> XlaOp:
 def widened(x: XlaOp) -> XlaOp:
     """Return `x` in f32 if its floating-point type is narrower.
 
-    Functions of several roundings compute in this type, and round their result once.
+    A function that would round several times computes in this type, and rounds its result once.
     """
     element_type = x.shape.element_type
     narrow = element_type.is_floating and element_type.bits < f32.bits

@@ -1,9 +1,9 @@
 """Indexing by arrays of integers: ``x[rows, columns]`` and ``x.at[rows].add(...)``.
 
-The rules are NumPy's. Arrays, integers and scalar ops of a key are broadcast with each other; the
-sizes of the broadcast shape take the place of the first of them, or come first if a slice, None or
-``...`` is between them. A part that slices select is recorded first; then one `gather` reads, or
-one `scatter` writes.
+The rules are NumPy's. Arrays, integers and scalar ops of a key are broadcast with each other. The
+sizes of the broadcast shape take the place of the first of these entries, or come first in the
+result if a slice, None or ``...`` is between the entries. The slices of a key are recorded first;
+then one `gather` reads the elements, or one `scatter` writes them.
 """
 
 from __future__ import annotations
@@ -214,12 +214,12 @@ def _broadcast_sizes(check: Check, indices: Sequence[Any]) -> tuple[int, ...]:
 
 
 def read(part: XlaOp, key: ArrayKey, mode: str = "clip", fill_value: Operand = 0) -> XlaOp:
-    """Return the elements of the part of an array that the basic key selects at the indices.
+    """Return the elements at the indices of a part of an array.
 
     Args:
-        part: the part.
-        key: the key.
-        mode: what an index out of range reads: "clip" the nearest element, "fill" `fill_value`.
+            part: the part of the array that the basic key selects.
+    key: the key.
+    mode: what an index out of range reads: "clip" the nearest element, "fill" `fill_value`.
         fill_value: a number or a scalar of the array's type.
     """
     positions = _positions(part, key)
@@ -338,7 +338,7 @@ def _positions(part: XlaOp, key: ArrayKey) -> XlaOp:
 
 
 def _limits(part: XlaOp, key: ArrayKey, positions: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Return arrays like `positions` of the least and the greatest index."""
+    """Return the least and the greatest valid indices, each as an array like `positions`."""
     shape = shape_of(positions)
     builder = resolve_builder("getitem", part)
     sizes = shape_of(part).dimensions
@@ -360,7 +360,7 @@ def _clipped(part: XlaOp, key: ArrayKey, positions: XlaOp) -> XlaOp:
 
 
 def _inside(part: XlaOp, key: ArrayKey, positions: XlaOp) -> XlaOp:
-    """Return a pred for each of the broadcast indices: whether all are in range."""
+    """Return whether all indices are in range, at each place of the broadcast indices."""
     least, greatest = _limits(part, key, positions)
     inside = ew.and_(ew.ge(positions, least), ew.le(positions, greatest))
     if len(key.dimensions) == 1:

@@ -45,16 +45,18 @@ def dot_product_attention(
     scale: float | None = None,
     is_causal: bool = False,
 ) -> XlaOp:
-    """Return the values of each head, averaged with the softmax of query · key as weights.
+    """Return averages of the values of each head, weighted by the softmax of query · key.
 
     Args:
         query: an array ``[..., T, N, H]`` of floating-point numbers: T positions and N heads.
         key: an array ``[..., S, K, H]``. K divides N: each group of N / K consecutive heads of the
             query shares a head of the keys and values.
         value: an array ``[..., S, K, V]``.
-        bias: is added to the scaled products; broadcast as in NumPy to ``[..., N, T, S]``.
-        mask: preds: where a position of the query attends to one of the keys; broadcast as in NumPy
-            to ``[..., N, T, S]``. A position that attends to nothing gets the mean of the values.
+        bias: an array that is added to the scaled products; broadcast as in NumPy to ``[..., N, T,
+            S]``.
+        mask: preds, broadcast as in NumPy to ``[..., N, T, S]``: whether a position of the query
+            attends to a position of the keys. A query position that attends to no key gets the mean
+            of the values.
         scale: a factor of the products; 1 / sqrt(H) by default.
         is_causal: whether position t attends only to the keys 0 to t.
 

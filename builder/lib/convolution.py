@@ -76,15 +76,16 @@ class TensorFormat:
         return 2 + len(self.spatial_dimensions)
 
     def full(self, op: str, name: str, values: Any) -> tuple[int, ...]:
-        """Return an argument, such as strides, with one entry for each dimension.
+        """Return an argument, such as the strides, with one entry for each dimension.
 
         Args:
             op, name: the function and the argument, for messages.
-            values: an entry for each dimension, or for each spatial dimension only. Those for the
-                batch and the features are then 1.
+            values: an entry for each dimension, or for each spatial dimension only. In the latter
+                case the entries for the batch and the features are 1.
 
         Raises:
-            ShapeInferenceError: the number of entries is neither of these.
+            ShapeInferenceError: the number of entries is neither the rank nor the number of
+                spatial dimensions.
         """
         given = integers(op, name, values)
         if len(given) == self.rank:
@@ -122,17 +123,19 @@ def conv(
         kernel: an array of the type and rank of `x`. If the features of `x` are its last dimension
             ("NHWC"), the kernel has the spatial dimensions, then the input features, then the
             output features (HWIO). Otherwise ("NCHW") it has the output features, the input
-            features, then the spatial dimensions (OIHW). The input features are those of a group.
+            features, then the spatial dimensions (OIHW). The kernel's input features are the
+            features of one group.
         strides: the distances between positions of the kernel; one for each spatial dimension, or
             one for all.
         padding: "SAME", "VALID", or a pair (low, high) for each spatial dimension.
         data_format: a `TensorFormat`, or its text, such as "NHWC", "NCHW", "NWC" or "NDHWC".
         dilation: the distances between elements of the kernel, as for `strides`.
-        groups: the number of groups into which the input and output features are divided, each
-            convolved for itself; the number of input features for a depthwise convolution.
+        groups: the number of groups into which the input and output features are divided; each
+            group is convolved by itself. For a depthwise convolution, pass the number of input
+            features.
 
     Returns:
-        Images of the output features, with the dimensions of `data_format`.
+        Images with the output features, with the dimensions of `data_format`.
 
     Raises:
         ShapeInferenceError: ranks, types, features or groups do not match; see

@@ -68,11 +68,12 @@ def dynamic_conditional(*arguments: Any) -> XlaOp:
             are arrays of one element type and rank, or tuples of these.
 
     Returns:
-        A dimension in which the sizes of the results differ has the largest one as bound. If they
-        do not differ, this is `builder.conditional`.
+        The result of the branch. A dimension in which the sizes of the branches' results differ is
+        bounded by the largest of these sizes. If no sizes differ, the op is that of
+        `builder.conditional`.
 
     Raises:
-        OperandError: a branch is not an XlaComputation; the number of arguments is another one.
+        OperandError: a branch is not an XlaComputation; the number of arguments is wrong.
         ShapeInferenceError: the selector is not a scalar pred or s32; the numbers of operands and
             computations differ.
         SignatureError: a branch does not accept its operand; the results differ in more than
@@ -150,7 +151,7 @@ def _extended(computation: XlaComputation, common: Shape) -> Any:
 
 
 def _with_shape(value: XlaOp, common: Shape) -> XlaOp:
-    """Return the value with its sizes as sizes at run time of bounded dimensions."""
+    """Return the value with bounded dimensions, where its own sizes are the sizes at run time."""
     if isinstance(common, TupleShape):
         parts = [
             _with_shape(get_tuple_element(value, index), element)
@@ -197,7 +198,7 @@ def broadcast_along(x: XlaOp, sizes: Sequence[int], places: Sequence[int], besid
         x: the array.
         sizes: the sizes of the result; UNBOUNDED for a size that is read from x, or from `beside`
             if x does not have it.
-        places: for each dimension of x the dimension of the result.
+        places: the dimension of the result for each dimension of x.
         beside: an op of the rank of the result.
     """
     if UNBOUNDED not in sizes:
@@ -213,7 +214,7 @@ def broadcast_along(x: XlaOp, sizes: Sequence[int], places: Sequence[int], besid
 def reshaped_to_multiples(
     wide: XlaOp, sizes: Sequence[int], x: XlaOp, counts: Sequence[int]
 ) -> XlaOp:
-    """Reshape an array to multiples of the sizes of another, some of them unbounded.
+    """Reshape an array to multiples of another array's sizes, some of them unbounded.
 
     Args:
         wide: the array.

@@ -1,7 +1,8 @@
-"""Indexing of arrays: ``x[key]``, and the arrays with other elements at a key, ``x.at[key]``.
+"""Indexing of arrays: ``x[key]``, and ``x.at[key]``, which returns x with other elements at a key.
 
-A key is one of NumPy's basic indices, or a tuple of them: an integer, a slice, None, ``...``. Each
-may be negative as in NumPy. A scalar op is an index at run time. `XlaOp` documents both operators.
+A key is one of NumPy's basic indices (an integer, a slice, None, ``...``), or a tuple of them.
+Integers may be negative, as in NumPy. A scalar op is an index at run time. `XlaOp` documents both
+operators.
 `builder.lib.array_indexing` is for keys with arrays.
 """
 
@@ -53,7 +54,7 @@ class _Range(NamedTuple):
     Attributes:
         first: the least index; 0 for an index at run time.
         size: the number of indices; the size of a dimension that the key selects entirely.
-        step: the positive distance of the indices; 1 unless there are several indices.
+        step: the distance between the indices, positive; 1 if there is only one index.
         is_reversed: whether the indices are selected in descending order.
         op: the index at run time, or None.
     """
@@ -75,7 +76,8 @@ class _Selection(NamedTuple):
 
     Attributes:
         ranges: the part of each dimension of the array.
-        kept: for each dimension of the result the dimension of the array, or None for a new one.
+        kept: the dimension of the array for each dimension of the result, or None for a new
+            dimension.
     """
 
     ranges: tuple[_Range, ...]
@@ -110,7 +112,7 @@ def item_of(x: XlaOp, key: Key) -> XlaOp:
 
 
 def _selected_part(x: XlaOp, selection: _Selection) -> XlaOp:
-    """Return the elements of an array that a selection has."""
+    """Return the elements of an array that a selection contains."""
     shape = shape_of(x)
     part = _read(x, selection, _starts(x, selection) if selection.indices else None)
     for n, is_dynamic in enumerate(shape.dynamic_dimensions):
@@ -177,17 +179,17 @@ class Places:
 class Place:
     """A place of an array; the value of ``x.at[key]``.
 
-    The methods but `get` return an array of the shape of x, with other elements at the place. Their
-    argument is an array of the shape of ``x[key]`` and of x's element type, or one value for all
-    elements: a scalar, or a number that the type can represent.
+    All methods except `get` return an array of the shape of x, with other elements at the place.
+    The argument `value` is an array of the shape of ``x[key]`` and of x's element type, or one
+    value for all elements: a scalar, or a number that the type can represent.
 
     If an index occurs several times in the arrays of a key, `add`, `mul`, `min` and `max` use all
     of the values; `set` and `apply` use one of them, in no defined order.
 
     The argument `mode` is for indices out of range at run time: "drop" ignores them, "clip" takes
-    the nearest index. By default those in arrays are dropped, and scalar ones are clamped, as in
-    `dynamic_update_slice`. With a mode, a negative scalar counts from the end, like one in an
-    array.
+    the nearest valid index. By default indices in arrays are dropped, and scalar indices are
+    clamped, as in `dynamic_update_slice`. With a mode, a negative scalar counts from the end, like
+    a negative index in an array.
 
     Example:
         >>> import builder as xb
@@ -212,8 +214,8 @@ class Place:
         """Return the elements at the place, ``x[key]``.
 
         Args:
-            mode: what indices out of range read at run time: "clip" the nearest element, which is
-                the default, "fill" the number `fill_value`.
+            mode: what an index out of range reads at run time: the nearest element with "clip", the
+                default, or the number `fill_value` with "fill".
             fill_value: a number, or a scalar of x's type.
         """
         _check_mode("at.get", mode, READ_MODES)
@@ -276,7 +278,7 @@ class Place:
         return _updated(op, self._x, key, value, combine)
 
     def _key_for(self, op: str, mode: str | None) -> _Selection | ArrayKey:
-        """Return the key; with a mode, scalar ops in it are indices of a gather or scatter."""
+        """Return the key; with a mode, its scalar ops become indices of a gather or scatter."""
         key = self._key
         if mode is None or isinstance(key, ArrayKey) or not key.indices:
             return key
@@ -349,7 +351,7 @@ _NOT_STATIC: Final = ()
 
 
 def _static_part(entry: Any) -> Any:
-    """Return an entry of a key as a value to hash; `_NOT_STATIC` unless it has integers only."""
+    """Return an entry of a key as a hashable value; `_NOT_STATIC` unless it has integers only."""
     kind = type(entry)
     if kind is int or entry is None or entry is ...:
         return entry
@@ -516,7 +518,7 @@ def _starts(x: XlaOp, selection: _Selection) -> list[XlaOp]:
 
 
 def _read(x: XlaOp, selection: _Selection, starts: list[XlaOp] | None = None) -> XlaOp:
-    """Return the selected elements: all dimensions of x, and ascending indices.
+    """Return the selected elements, with all dimensions of x and with ascending indices.
 
     Args:
         x: the array.
@@ -547,8 +549,8 @@ def _updated(
 ) -> XlaOp:
     """Return x with ``combine(element, value)`` or, without `combine`, `value` at the selection.
 
-    The elements from the least to the greatest selected index of each dimension, a block, are
-    replaced. If a slice has a step, the block keeps its elements between the selected ones.
+    The update replaces a block: the elements from the least to the greatest selected index of each
+    dimension. If a slice has a step, the elements between the selected ones do not change.
     """
     shape = shape_of(x)
     dynamic = [n is not None and shape.dynamic_dimensions[n] for n in selection.kept]

@@ -1,8 +1,8 @@
 """Random initial weights: the distributions of Glorot and He, and orthogonal matrices.
 
-The arguments are those of `lib.normal`. A weight has its inputs along `in_axis` and its outputs
-along `out_axis`, by default the last two dimensions; each of the other dimensions, such as the
-window of a convolution, multiplies their numbers.
+The arguments are those of `lib.normal`. The inputs of a weight are along `in_axis` and its outputs
+along `out_axis`, by default the last two dimensions. The sizes of the other dimensions, such as the
+window of a convolution, multiply the numbers of inputs and outputs.
 """
 
 from __future__ import annotations
@@ -125,8 +125,9 @@ def he_normal(key: XlaOp, shape: ShapeLike, in_axis: int = -2, out_axis: int = -
 def orthogonal(key: XlaOp, shape: ShapeLike, scale: float = 1.0) -> XlaOp:
     """Return a random matrix with orthogonal rows or columns, like `jax.nn.initializers`.
 
-    All dimensions but the last one count as rows. There are as many orthogonal vectors, of length
-    `scale`, as the smaller of the two numbers.
+    The last dimension is the columns; all other dimensions together are the rows. If there are
+    fewer rows than columns, the rows are orthogonal vectors of length `scale`, otherwise the
+    columns are.
 
     Args:
         key: a key.
@@ -170,7 +171,7 @@ def _matrix_shape(op: str, shape: Any) -> ArrayShape:
 
 
 def _fans(op: str, shape: Any, in_axis: Any, out_axis: Any) -> tuple[ArrayShape, int, int]:
-    """Return the shape, and the numbers of inputs and of outputs of an element of the result."""
+    """Return the shape, the number of inputs and the number of outputs of a weight."""
     result = _matrix_shape(op, shape)
     first = axis_argument(op, "in_axis", in_axis, result.rank)
     second = axis_argument(op, "out_axis", out_axis, result.rank)

@@ -1,4 +1,4 @@
-"""Loops whose state is several values, and nested tuples as nested Python tuples.
+"""Loops with several values as their state, and conversions of nested tuples to Python tuples.
 
 XLA: loops.h and tuple.h of the client library, whose `ShapeTree` is a nested Python tuple here.
 `builder` is needed only for a loop without initial values.

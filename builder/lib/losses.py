@@ -1,8 +1,8 @@
 """Losses of predictions and targets, as means over dimensions.
 
-`axis` may be negative, and then counts from the last dimension; ``axis=()`` leaves the loss of each
-element. Types narrower than f32 are computed in f32, and the result is rounded once. The loss of
-classes is `lib.cross_entropy`.
+`axis` may be negative, and then counts from the last dimension. With ``axis=()`` the result is the
+loss of each element. Types narrower than f32 are computed in f32, and the result is rounded once.
+The loss for a classification is `lib.cross_entropy`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def mse(predictions: XlaOp, targets: XlaOp, axis: Axes = None) -> XlaOp:
 def huber(predictions: XlaOp, targets: XlaOp, delta: float = 1.0, axis: Axes = None) -> XlaOp:
     """Return the means of the Huber loss along dimensions.
 
-    The loss is half the square of a difference up to `delta`, and beyond it grows linearly, with
-    the slope `delta`.
+    The loss is half the square of the difference if the difference is at most `delta`. For larger
+    differences it grows linearly, with the slope `delta`.
 
     Args:
         predictions, targets: arrays of one shape and of one floating-point type.
@@ -84,7 +84,7 @@ def huber(predictions: XlaOp, targets: XlaOp, delta: float = 1.0, axis: Axes = N
 
 @library_function()
 def binary_cross_entropy(logits: XlaOp, labels: XlaOp, axis: Axes = None) -> XlaOp:
-    """Return the means of the cross-entropy of labels and the sigmoid of logits along dimensions.
+    """Return the means, along dimensions, of the cross-entropy of labels and the sigmoid of logits.
 
     Args:
         logits: an array of floating-point numbers: the logarithms of the odds.

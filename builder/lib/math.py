@@ -138,8 +138,9 @@ def is_neg_zero(x: XlaOp) -> XlaOp:
 def next_after(from_: XlaOp, to: XlaOp) -> XlaOp:
     """Return the neighbour of each element of `from_` in the direction of `to`.
 
-    The result is `to` where both are equal, also for zeros of different signs, and NaN where one is
-    a NaN. Subnormal numbers are neighbours on all platforms. It has no derivative.
+    Where both are equal, including zeros of different signs, the result is `to`; where one is a
+    NaN, the result is NaN. Subnormal numbers are neighbours on all platforms. The function has no
+    derivative.
 
     Args:
         from_: a floating-point array.
@@ -185,7 +186,7 @@ def next_number(from_: XlaOp, to: XlaOp) -> XlaOp:
 
 @library_function("RoundToEven")
 def round_to_even(x: XlaOp) -> XlaOp:
-    """Return the nearest integers; of two equally near ones the even one.
+    """Round each element to the nearest integer; if two are equally near, to the even one.
 
     Args:
         x: a floating-point array of any sizes.

@@ -122,8 +122,8 @@ def get_matrix_diagonal(x: XlaOp, k: int = 0) -> XlaOp:
 def get_matrix_diagonal_via_gather(x: XlaOp, k: int = 0) -> XlaOp:
     """Return a diagonal of each matrix, by one gather.
 
-    The elements are those of `get_matrix_diagonal`, which is faster except on backends with fast
-    gathers from arrays that are sharded along the batch.
+    The result is that of `get_matrix_diagonal`. This function is faster only on backends that
+    gather fast from arrays that are sharded along the batch.
 
     Args:
         x: an array of shape [..., m, n].
@@ -233,7 +233,7 @@ def triangle(x: XlaOp, lower: bool) -> XlaOp:
 
     Args:
         x: an array of at least two dimensions.
-        lower: whether to set the elements above the diagonal to zero, or those below it.
+        lower: True to set the elements above the diagonal to zero, False for those below it.
 
     Raises:
         ShapeInferenceError: `x` has less than two dimensions, or an unbounded size.
@@ -278,7 +278,7 @@ def lower_triangle(x: XlaOp) -> XlaOp:
 
 @library_function("Symmetrize")
 def symmetrize(x: XlaOp, lower: bool) -> XlaOp:
-    """Return symmetric matrices that have one of the triangles of `x`.
+    """Return symmetric matrices made of the lower or the upper triangles of `x`.
 
     Complex matrices become Hermitian: the other triangle is conjugated, and the diagonal is real.
 
@@ -418,7 +418,7 @@ def matmul(
     precision: PrecisionLike = None,
     preferred_element_type: PrimitiveTypeLike | None = None,
 ) -> XlaOp:
-    """Multiply vectors, matrices or batches of matrices, as NumPy's matmul: ``x @ y``.
+    """Multiply vectors, matrices or batches of matrices, like NumPy's matmul: ``x @ y``.
 
     Args:
         x: an array of shape [k] or [..., m, k].
@@ -428,7 +428,7 @@ def matmul(
         preferred_element_type: see `builder.dot_general`.
 
     Returns:
-        An array of shape [..., m, n], without m if x is a vector, and without n if y is one.
+        An array of shape [..., m, n], without m if x is a vector, and without n if y is a vector.
 
     Raises:
         ShapeInferenceError: an operand is a scalar; sizes or element types differ.
@@ -477,13 +477,13 @@ def einsum(
 
     The labels of a text are letters. "..." stands for any number of further dimensions, which are
     aligned at the last one; operands may have different numbers of them. Without "->", the result
-    has these and then, in alphabetical order, the labels that occur once. A label that the result
-    does not have is summed over, also where only one operand has it. This includes "...". Spaces
+    has the dimensions of "..." and then, in alphabetical order, the labels that occur once. A label
+    (or "...") that is missing in the result is summed over, even if only one operand has it. Spaces
     are ignored.
 
-    A label that an operand has twice selects the diagonal. If the result has it twice, the result
-    is zero outside of the diagonal. A dimension of size 1 is broadcast where another operand has
-    another size for its label.
+    A label that occurs twice in an operand selects the diagonal. If a label occurs twice in the
+    result, the result is zero outside of the diagonal. A dimension of size 1 is broadcast if
+    another operand has another size for its label.
 
     Args:
         operands_and_config: arrays of one element type and their labels, in one of these forms.
@@ -551,9 +551,9 @@ def _einsum_arguments(
 
 
 def _einsum_fix(arguments: Sequence[Any]) -> str:
-    """Return the fix for arguments without operands or labels in their places.
+    """Return the fix for arguments where operands or labels are not in their places.
 
-    It has the labels of the call; without them each dimension has a label of its own.
+    The fix uses the labels of the call; if there are none, each dimension gets its own label.
     """
     config = next((each for each in arguments if isinstance(each, str)), "")
     ranks = [shape_of(x).rank for x in arguments if isinstance(x, XlaOp) and x.shape.is_array]
@@ -660,7 +660,7 @@ def _diagonal(x: XlaOp, labels: _Labels) -> tuple[XlaOp, _Labels]:
 
 
 def _on_diagonal(x: XlaOp, labels: _Labels, result: _Labels) -> XlaOp:
-    """Return an array of the dimensions `result`, zero except where equal labels are equal."""
+    """Return an array of the dimensions `result`, zero where the indices of equal labels differ."""
     shape = shape_of(x)
     static_argument("einsum", "a result with a label twice", shape)
     sizes = tuple([shape.dimensions[labels.index(label)] for label in result])
@@ -731,7 +731,7 @@ def _matrix_argument(op: str, name: str, value: Any) -> ArrayShape:
 
 
 def _matrices(op: str, name: str, value: Any) -> tuple[ArrayShape, int, int]:
-    """Return the shape of matrices without unbounded sizes, and the sizes of one."""
+    """Return the shape of matrices without unbounded sizes, and the two sizes of a matrix."""
     shape = _matrix_argument(op, name, value)
     bounded_argument(op, name, shape)
     return shape, shape.dimensions[-2], shape.dimensions[-1]

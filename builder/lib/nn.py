@@ -45,11 +45,11 @@ from builder.types.shape import array_shape
 
 @library_function()
 def stop_gradient(x: XlaOp) -> XlaOp:
-    """Return x, and treat it as a constant in derivatives, as jax.lax.stop_gradient.
+    """Return x, and treat it as a constant in derivatives, like jax.lax.stop_gradient.
 
-    It is recorded as an `optimization_barrier` with a frontend attribute, so derivatives of files
-    respect it too. `lowering.compile` removes the barrier: it does not keep XLA from fusing
-    operations.
+    The function records an `optimization_barrier` with a frontend attribute, so derivatives of
+    files respect it too. `lowering.compile` removes the barrier, so it does not keep XLA from
+    fusing operations.
 
     Args:
         x: an array of any type, or a tuple.
@@ -210,9 +210,9 @@ def cross_entropy(logits: XlaOp, labels: XlaOp, axis: int = -1) -> XlaOp:
 
     Args:
         logits: an array of floating-point numbers.
-        labels: either integers of the sizes of `logits` without the dimension `axis`, the numbers
-            of the classes; a number out of range gives infinity. Or probabilities of the shape
-            of `logits`; a class of probability 0 does not count.
+        labels: either the numbers of the classes, integers of the sizes of `logits` without the
+            dimension `axis`, where a number out of range gives infinity; or probabilities of the
+            shape of `logits`, where a class of probability 0 does not count.
         axis: the dimension of the classes.
 
     Returns:
@@ -274,7 +274,8 @@ def linear(x: XlaOp, weights: XlaOp, bias: XlaOp | None = None) -> XlaOp:
         x: an array ``[..., M]`` of floating-point numbers.
         weights: an array ``[M, N]`` of the type of `x`, with more dimensions if the result shall
             have more.
-        bias: an array ``[N]`` of the type of `x`, of all dimensions of `weights` but the first.
+        bias: an array ``[N]`` of the type of `x`, with all dimensions of `weights` except the
+            first.
 
     Returns:
         An array ``[..., N]``.

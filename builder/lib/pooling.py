@@ -30,7 +30,7 @@ from builder.types.shape import UNBOUNDED, ArrayShape
 
 
 class SpatialDimensionOutputSizeAndPadding(NamedTuple):
-    """A size, and the padding before and after the elements of a spatial dimension."""
+    """The size of a spatial dimension, and the padding before and after its elements."""
 
     output_size: int
     pad_before: int
@@ -228,10 +228,10 @@ def conv_grad_extract_and_verify_dimension(
     stride: int,
     padding: Padding | Literal["SAME", "VALID"],
 ) -> SpatialDimensionOutputSizeAndPadding:
-    """Return the padding of the gradients with which a convolution gives the input's gradients.
+    """Return the padding of output gradients for the convolution that computes input gradients.
 
-    The gradients of the output are dilated by the stride and padded. Then the convolution with the
-    reversed filter, without strides, has the size of the input.
+    The gradients of the output are dilated by the stride and padded. The convolution of the result
+    with the reversed filter, without strides, then has the size of the input.
 
     Args:
         input_size: the size of the input in a spatial dimension.

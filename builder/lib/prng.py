@@ -1,4 +1,4 @@
-"""Random bits from a key and a state, and distributions of them, as in XLA's client library.
+"""Random bits from a key and a state, and distributed numbers, as in XLA's client library.
 
 A function returns its numbers and the next state. Equal keys and states give equal bits on all
 platforms. `builder.lib.random` has the functions for keys without a state.
@@ -90,7 +90,8 @@ def _threefry(key0: XlaOp, key1: XlaOp, x0: XlaOp, x1: XlaOp) -> XlaOp:
 def threefry2x32(key: tuple[XlaOp, XlaOp], x0: XlaOp, x1: XlaOp) -> tuple[XlaOp, XlaOp]:
     """Return the hash of two arrays of u32 by Threefry-2x32 of 20 rounds.
 
-    The rounds are recorded once for all arrays of equal sizes. One of both arrays can be a scalar.
+    The rounds are recorded once for all arrays of equal sizes. One of the two arrays may be a
+    scalar.
     """
     hashed = call(_threefry, *key, x0, x1)
     return hashed[0], hashed[1]
@@ -119,8 +120,8 @@ def three_fry_bit_generator(key: XlaOp, initial_state: XlaOp, shape: ShapeLike) 
             number of bits.
 
     Returns:
-        An array of the sizes of `shape`, of unsigned integers as wide as its type; and the next
-        counter.
+        An array of unsigned integers, with the sizes of `shape` and the width of its type; and the
+        next counter.
 
     Raises:
         OperandError: the key or the state has another shape; `shape` is not an array shape.
@@ -249,11 +250,11 @@ def scramble_philox_key(key: XlaOp) -> tuple[XlaOp, XlaOp]:
 def convert_random_bits_to_uniform_floating_point(
     bits: XlaOp, minval: XlaOp, maxval: XlaOp
 ) -> XlaOp:
-    """Return numbers distributed uniformly in [minval, maxval) that random bits determine.
+    """Turn random bits into numbers distributed uniformly in [minval, maxval).
 
-    Each number uses as many bits as the type has digits after the leading one: the highest, except
-    for f16 of u16, which uses the lowest as in XLA. XLA ignores the limits for f16 of u16; this
-    function does not.
+    Each number uses as many of the bits as its type has digits after the leading one. These are the
+    highest bits, except for f16 from u16, which uses the lowest bits as in XLA. XLA ignores the
+    limits for f16 from u16; this function does not.
 
     Args:
         bits: an array of integers.
@@ -388,11 +389,11 @@ def uniform_int_distribution(
 
 @library_function("BoxMullerTransform")
 def box_muller_transform(x0: XlaOp, x1: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Return two arrays of normally distributed numbers, computed of two of uniform distribution.
+    """Turn two arrays of uniform random numbers into two arrays of normal ones (Box-Muller).
 
     Args:
-        x0: an array of numbers in [0, 1]; those below 1e-7 count as this number, as in XLA.
-        x1: another one, of the same type and sizes.
+        x0: an array of numbers in [0, 1]; smaller numbers than 1e-7 count as 1e-7, as in XLA.
+        x1: an array of such numbers, of the same type and sizes.
 
     Raises:
         OperandError: an argument is not an array of floating-point type, or the types differ.
@@ -484,9 +485,9 @@ def concat_scalars(scalars: Sequence[XlaOp]) -> XlaOp:
 class _Halves:
     """The division of an array into two equal parts along a dimension.
 
-    The dimension is the first of even size, otherwise the largest one, whose second part then has
-    one index more than needed. The parts have a dimension of size 1 behind it, along which they are
-    joined. The parts of a scalar are vectors of size 1.
+    The dimension is the first one of even size. If all sizes are odd, it is the largest dimension,
+    and the second part has one index more than needed. Behind this dimension, the parts have a
+    dimension of size 1, along which they are joined. The parts of a scalar are vectors of size 1.
     """
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
@@ -548,10 +549,10 @@ def _threefry_blocks(key: XlaOp, counter: XlaOp, sizes: Sequence[int]) -> tuple[
 
 
 def row_major_numbers(builder: XlaBuilder, kind: PrimitiveType, sizes: Sequence[int]) -> XlaOp:
-    """Return an array of the numbers of its elements in row-major order.
+    """Return an array whose elements are numbered in row-major order.
 
-    The sum of an iota along each dimension, unlike a reshaped iota, can be partitioned along all
-    dimensions.
+    It is a sum with one iota along each dimension. Unlike a reshaped iota, this sum can be
+    partitioned along all dimensions.
     """
     total: Any = None
     stride = 1
@@ -565,7 +566,7 @@ def row_major_numbers(builder: XlaBuilder, kind: PrimitiveType, sizes: Sequence[
 
 
 def row_major_numbers_of(x: XlaOp, kind: PrimitiveType) -> XlaOp:
-    """Return an array of the sizes of x, which may be unbounded: see `row_major_numbers`."""
+    """Return `row_major_numbers` of the sizes of x, which may be unbounded."""
     shape = shape_of(x)
     if shape.is_bounded:
         return row_major_numbers(x.builder, kind, shape.dimensions)
@@ -617,7 +618,7 @@ def _check_sizes(op: str, name: str, value: Any, *expected: list[int], kind: Any
 
 
 def _bits_argument(op: str, shape: ShapeLike) -> tuple[tuple[int, ...], PrimitiveType]:
-    """Return the sizes of a shape, and the type of unsigned integers of its type's width."""
+    """Return the sizes of a shape, and the unsigned integer type as wide as its element type."""
     result = static_shape_argument(op, "shape", shape)
     kind = result.element_type
     if kind is pred or kind.is_complex or kind.bits not in UNSIGNED:

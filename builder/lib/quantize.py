@@ -1,4 +1,4 @@
-"""Numbers that are quantized to 8 or 16 bits and packed in u32.
+"""Numbers that are quantized to 8 or 16 bits, and packed in u32.
 
 XLA: quantize.h of the client library.
 """
@@ -31,11 +31,11 @@ from builder.types.primitive_type import (
 
 @dataclass(frozen=True)
 class QuantizedRange:
-    """The numbers between which `dequantize` maps the quantized ones.
+    """The limits of the numbers that `dequantize` returns.
 
     Attributes:
-        min: the number of the smallest quantized one; rounded to bf16, as in XLA.
-        max: the number of the largest quantized one; rounded to bf16.
+        min: the number that the smallest integer stands for; rounded to bf16, as in XLA.
+        max: the number that the largest integer stands for; rounded to bf16.
 
     Example:
         >>> from builder import lib
@@ -54,9 +54,10 @@ class QuantizedRange:
 
 @library_function("PackToUint32")
 def pack_to_uint32(x: Any) -> Any:
-    """Pack an array of u8 or u16 into an array of u32, as `dequantize` takes it.
+    """Pack an array of u8 or u16 into an array of u32 for `dequantize`.
 
-    The first number of each four or two has the highest bits. Zeros complete the last ones.
+    Each u32 contains four u8 or two u16, the first one in the highest bits. The last u32 is filled
+    up with zeros.
 
     Args:
         x: a NumPy array of type uint8 or uint16 with at least one dimension. The numbers of
@@ -98,25 +99,26 @@ def dequantize(
     mode_string: str = "MIN_COMBINED",
     transpose_output: bool = False,
 ) -> XlaOp:
-    """Return the numbers of quantized ones that are packed in u32.
+    """Return the numbers that quantized integers, packed in u32, stand for.
 
-    In mode MIN_COMBINED, the integers of the type are mapped to equal distances from the minimum
-    to the maximum of the range. The results are computed in f32 and rounded once.
+    In mode MIN_COMBINED, the integers of the type are mapped to evenly spaced numbers from the
+    minimum to the maximum of the range. The results are computed in f32 and rounded once.
 
     Args:
         x: an array of u32 with at least one dimension, see `pack_to_uint32`.
-        range: the numbers of the smallest and of the largest integer of the type.
+        range: the numbers that the smallest and the largest integer of the type stand for.
         element_type: the type of the packed integers: u8 or u16. XLA has it as template argument.
         mode_string: "MIN_COMBINED", the only mode that XLA has.
         transpose_output: whether to reverse the order of the result's dimensions.
 
     Returns:
-        An array of bf16. Its last dimension is four times as large for u8, and two times for u16.
+        An array of bf16. Its last dimension is four times as large as that of `x` for u8, and twice
+        as large for u16.
 
     Raises:
         ShapeInferenceError: the input is not of type u32, has no dimension or an unbounded size;
             the type is neither u8 nor u16.
-        OperandError: the mode is another one; `range` is not a `QuantizedRange`.
+        OperandError: the mode is not MIN_COMBINED; `range` is not a `QuantizedRange`.
 
     Example:
         >>> import builder as xb

@@ -1,9 +1,9 @@
-"""Random numbers of explicit keys, equal to those of `jax.random`.
+"""Random numbers from explicit keys, equal to those of `jax.random`.
 
 A key is an array of shape u32[2]. Equal keys give equal bits on all platforms, so each use needs
 its own key: `split_key` and `fold_in` derive keys. The bits are those of jax's default generator
-(``threefry2x32`` with ``jax_threefry_partitionable``); floating-point numbers are computed of them
-as in jax, in their own type. Logarithms and error functions are rounded differently by platforms.
+(``threefry2x32`` with ``jax_threefry_partitionable``); floating-point numbers are computed from the
+bits as in jax, in their own type. Platforms round logarithms and error functions differently.
 
 The shape of a result includes its element type: ``lib.normal(key, xb.f32[4, 3])``. Limits and
 probabilities are numbers, scalars, or arrays of the result's sizes.
@@ -221,8 +221,8 @@ def uniform(key: XlaOp, shape: ShapeLike, minval: Operand = 0.0, maxval: Operand
     Raises:
         OperandError: `key` is not a key; `shape` is not an array shape.
         ShapeInferenceError: the type is not supported; a size is dynamic; a limit has another type
-            or other sizes; of two numbers the lower one is not the first, or their difference is
-            out of range.
+            or other sizes; both limits are numbers, and `minval` exceeds `maxval` or their
+            difference is out of range.
 
     Example:
         >>> import builder as xb
@@ -284,7 +284,7 @@ def normal(key: XlaOp, shape: ShapeLike) -> XlaOp:
 def truncated_normal(key: XlaOp, lower: Operand, upper: Operand, shape: ShapeLike) -> XlaOp:
     """Return numbers of the standard normal distribution between limits.
 
-    They are those of `jax.random.truncated_normal`, and differ from both limits.
+    The numbers are those of `jax.random.truncated_normal`. No number is equal to a limit.
 
     Args:
         key: a key.
@@ -295,8 +295,8 @@ def truncated_normal(key: XlaOp, lower: Operand, upper: Operand, shape: ShapeLik
     Raises:
         OperandError: `key` is not a key; `shape` is not an array shape.
         ShapeInferenceError: the type is not supported; a size is dynamic; a limit has another type
-            or other sizes; of two numbers the lower one is not the first, or the type can't
-            represent the probability of the numbers between.
+            or other sizes; both limits are numbers, and `upper` is not greater than `lower` or the
+            type can't represent the probability of the interval.
 
     Example:
         >>> import builder as xb
@@ -398,8 +398,8 @@ def categorical(key: XlaOp, logits: XlaOp, axis: int = -1, shape: ShapeLike | No
             f64 and of fixed sizes. -inf is the probability 0.
         axis: a dimension of at least one element; it may be negative. A NaN along it counts as
             the largest number.
-        shape: an array shape of an integer type; its last sizes are those of the logits without the
-            dimension, and further ones in front give the number of samples. None for one sample
+        shape: an array shape of an integer type. Its last sizes are those of the logits without the
+            dimension; further sizes in front of them are the number of samples. None for one sample
             of type s32.
 
     Raises:
@@ -451,8 +451,8 @@ def categorical(key: XlaOp, logits: XlaOp, axis: int = -1, shape: ShapeLike | No
 def _first_largest(x: XlaOp, axis: int) -> XlaOp:
     """Return the first index of the largest number along a dimension, as s32; NaN is the largest.
 
-    Two reductions of numbers are faster on CPUs than one of pairs of a number and an index,
-    because only the former are vectorized.
+    On CPUs, two reductions of numbers are faster than one reduction of pairs of a number and an
+    index, because XLA vectorizes only the former.
     """
     sizes = shape_of(x).dimensions
     # Devices differ in whether the maximum of a number and a NaN is the NaN.
@@ -476,7 +476,7 @@ def bernoulli(key: XlaOp, p: Operand = 0.5, shape: ShapeLike | None = None) -> X
     Raises:
         OperandError: `key` is not a key; `shape` is not an array shape.
         ShapeInferenceError: a number is not in [0, 1]; the type of `p` is not supported; `shape` is
-            not of type pred; a size is dynamic; the sizes of `p` are others.
+            not of type pred; a size is dynamic; `p` has other sizes than `shape`.
 
     Example:
         >>> import builder as xb
@@ -503,7 +503,7 @@ def bernoulli(key: XlaOp, p: Operand = 0.5, shape: ShapeLike | None = None) -> X
 
 
 def random_choice(words: tuple[XlaOp, XlaOp], p: float, x: XlaOp) -> XlaOp:
-    """Return preds that are true with a probability, of the sizes of x, which may be unbounded."""
+    """Return preds of the sizes of x, true with a probability; the sizes may be unbounded."""
     sizes = shape_of(x).dimensions if shape_of(x).is_static else x
     return ew.lt(_unit_interval(words, f32, sizes), p)
 
@@ -512,21 +512,21 @@ def random_choice(words: tuple[XlaOp, XlaOp], p: float, x: XlaOp) -> XlaOp:
 def randint(key: XlaOp, shape: ShapeLike, minval: Operand, maxval: Operand) -> XlaOp:
     """Return integers of the uniform distribution in [minval, maxval), like `jax.random.randint`.
 
-    The integers are remainders of 64 random bits, of 128 for types of 64 bits. Probabilities are
-    therefore not exactly equal unless the number of integers is a power of 2.
+    Each integer is a remainder of 64 random bits, or of 128 for a type of 64 bits. So the
+    probabilities are exactly equal only if the number of integers is a power of 2.
 
     Args:
         key: a key.
         shape: an array shape of an integer type, and of fixed sizes.
         minval: the smallest integer.
-        maxval: the integer after the largest one. As a number it can exceed the type's maximum by
-            1. Where an op is not greater than `minval`, the result is `minval`.
+        maxval: the integer after the largest one. A Python number may exceed the type's maximum by
+            1. Where `maxval` is an op and not greater than `minval`, the result is `minval`.
 
     Raises:
         OperandError: `key` is not a key; `shape` is not an array shape.
         ShapeInferenceError: the type is not an integer type; a size is dynamic; a limit is out of
-            the type's range, not an integer, or has another type or other sizes; of two numbers
-            `maxval` is not greater.
+            the type's range, not an integer, or has another type or other sizes; both limits are
+            numbers, and `maxval` is not greater than `minval`.
 
     Example:
         >>> import builder as xb
@@ -737,7 +737,7 @@ def _keys(words: _Key, sizes: Sequence[int]) -> XlaOp:
 def _computed_once(keys: XlaOp) -> XlaOp:
     """Return keys that XLA computes before the numbers that are drawn with them.
 
-    Otherwise it fuses both, and computes the key again for each number, which takes 13 times as
+    Otherwise XLA fuses the two, and computes the key again for each number, which takes 13 times as
     long.
     """
     return optimization_barrier(keys)
@@ -760,7 +760,7 @@ def _bits(words: _Key, kind: PrimitiveType, sizes: Sequence[int] | XlaOp) -> Xla
 def _uniform(
     words: _Key, shape: ArrayShape, low: XlaOp | None = None, high: XlaOp | None = None
 ) -> XlaOp:
-    """Return uniformly distributed numbers, in [0, 1) without limits."""
+    """Return uniformly distributed numbers; in [0, 1) if there are no limits."""
     numbers = _unit_interval(words, shape.element_type, shape.dimensions)
     if low is None or high is None:
         return numbers
@@ -806,8 +806,8 @@ def _gumbel(words: _Key, shape: ArrayShape) -> XlaOp:
 def _offsets(words: _Key, kind: PrimitiveType, sizes: Sequence[int], span: int | XlaOp) -> XlaOp:
     """Return integers from 0 to `span` - 1, which have the bits of unsigned integers.
 
-    They are the remainders of integers of twice the type's width, computed of their halves h and l
-    as h * (2**width % span) + l. A span op of 0 is that of all integers.
+    They are the remainders of integers of twice the type's width, computed from the halves h and l
+    of these integers as h * (2**width % span) + l. A `span` op that is 0 stands for all integers.
     """
     unsigned = UNSIGNED[kind.bits]
     half, count = 2 ** (kind.bits // 2), 2**kind.bits

@@ -119,15 +119,16 @@ def mean(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
 def var(x: XlaOp, axis: Axes = None, keepdims: bool = False, correction: int | float = 0) -> XlaOp:
     """Return the variances along dimensions.
 
-    The mean square of the differences from the mean, which is computed first: the differences do
-    not cancel as in the difference of two sums.
+    The mean is computed first, then the mean square of the differences from it. Unlike the
+    difference of two sums, this does not cancel digits.
 
     Args:
         x: an array of floating-point or complex numbers.
         axis: a dimension, several, or None for all.
         keepdims: whether the reduced dimensions remain, of size 1.
-        correction: is subtracted from the number of elements before the division; 1 for the
-            unbiased estimate. If nothing remains, the result is NaN, or infinity for differences.
+        correction: a number that is subtracted from the number of elements before the division; 1
+            for the unbiased estimate. If the divisor is not positive, the result is NaN, or
+            infinity if elements differ.
 
     Returns:
         Real numbers, also for complex ones.
@@ -315,7 +316,7 @@ def arg_max(x: XlaOp, element_type: PrimitiveTypeLike, axis: int, keepdims: bool
         keepdims: whether the dimension remains, of size 1.
 
     Returns:
-        Indices; 0 for no elements, and if all are NaN.
+        Indices; 0 if there are no elements or all are NaN.
 
     Raises:
         ShapeInferenceError: the type is complex; `element_type` is not an integer type; the
@@ -341,7 +342,7 @@ def arg_min(x: XlaOp, element_type: PrimitiveTypeLike, axis: int, keepdims: bool
         keepdims: whether the dimension remains, of size 1.
 
     Returns:
-        Indices; 0 for no elements, and if all are NaN.
+        Indices; 0 if there are no elements or all are NaN.
 
     Raises:
         ShapeInferenceError: the type is complex; `element_type` is not an integer type; the
@@ -391,7 +392,7 @@ def _reduced(
 
 
 def _kept(x: XlaOp, reduced: XlaOp, axes: tuple[int, ...], keepdims: bool) -> XlaOp:
-    """Return `reduced`, the reduction of `x` along `axes`, with dimensions of size 1 if wanted."""
+    """Return `reduced`, the reduction of `x` along `axes`, with or without dimensions of size 1."""
     return with_ones(x, reduced, axes) if keepdims else reduced
 
 
@@ -484,10 +485,11 @@ def _arg(
 
 @partial(noting_calls, "largest_number")
 def largest_number(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """Return the maximum along dimensions; where an element is NaN, it need not be NaN.
+    """Return the maximum along dimensions; the result may ignore NaNs.
 
-    For a shift before an exponential, whose sum is NaN then. The attribute lets a backend use a
-    faster reduction that ignores NaNs. The derivative is 0: results do not depend on the shift.
+    It is used as a shift before an exponential, whose sum is NaN in any case if an element is NaN.
+    The attribute lets a backend use a faster reduction that ignores NaNs. The derivative is 0,
+    because results do not depend on the shift.
     """
     with x.builder.frontend_attributes({"xlabuilder.nans": "ignored"}):
         return reduce(x, -math.inf, ew.max, dimensions)

@@ -80,7 +80,7 @@ def _add_shapes(
     arguments: tuple[Any, ...],
     named: dict[str, Any],
 ) -> None:
-    """Add the shapes of the arguments to the error, unless its statement contains a shape."""
+    """Add the shapes of the arguments to the error, unless its text contains a shape."""
     try:
         values = signature(function).bind(*arguments, **named).arguments
     except TypeError:  # the message is about the arguments
@@ -108,10 +108,10 @@ def _with_checked_builder(function: F) -> F:
 
 
 def noting_calls(name: str, function: F) -> F:
-    """Return a function whose calls the builder lists, because it has its own derivative.
+    """Return `function`, with its calls listed in the builder, because it has its own derivative.
 
     Args:
-        name: of the derivative in `lowering`, which has the parameters of the function.
+        name: the name of the derivative in `lowering`, which has the parameters of the function.
         function: a function of `FUNCTIONS`, or a part of one.
     """
     names = tuple(DIFFERENTIABLE.setdefault(name, signature(function)).parameters)

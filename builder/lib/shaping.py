@@ -72,7 +72,7 @@ from builder.types.shape import UNBOUNDED, ArrayShape
 
 @library_function()
 def where(condition: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
-    """Return the elements of one array where a condition is true, and of another one elsewhere.
+    """Return the elements of one array where a condition is true, and of another array elsewhere.
 
     The arrays and the condition are broadcast as in NumPy: shapes are aligned at the last
     dimension, and sizes of 1 are repeated.
@@ -80,7 +80,8 @@ def where(condition: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
     Args:
         condition: an array of preds.
         on_true: an array, or a number.
-        on_false: an array of the same element type, or a number; at least one of both is an array.
+        on_false: an array of the same element type, or a number; at least one of the two is an
+            array.
 
     Raises:
         OperandError: both are numbers.
@@ -131,7 +132,8 @@ def clip(x: XlaOp, min: Operand | None = None, max: Operand | None = None) -> Xl
     Args:
         x: an array of real numbers. NaNs remain.
         min: a scalar, an array of x's shape, a number, or None for no minimum.
-        max: the same. Where it is less than the minimum, the result is the maximum.
+        max: the maximum, in the same forms. Where it is less than the minimum, the result is the
+            maximum.
 
     Raises:
         OperandError: a bound is neither an array nor a number.
@@ -240,8 +242,8 @@ def split(x: XlaOp, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
 def parts_between(x: XlaOp, edges: Sequence[int], dimension: int) -> tuple[XlaOp, ...]:
     """Return the parts of an array between indices of a dimension.
 
-    The derivative of all parts together is a concatenation. By the slices' own derivatives, each
-    cotangent would be padded to the size of the array, and the padded arrays added.
+    The derivative of all parts together is a concatenation. The derivatives of the slices alone
+    would pad each cotangent to the size of the array, and add the padded arrays.
     """
     return tuple([slice_in_dim(x, start, end, 1, dimension) for start, end in pairwise(edges)])
 
@@ -331,12 +333,12 @@ def flip(x: XlaOp, axis: Axes = None) -> XlaOp:
 
 @library_function()
 def roll(x: XlaOp, shift: int | Sequence[int] | XlaOp, axis: Axes = None) -> XlaOp:
-    """Shift elements along dimensions; those that leave at one end enter at the other.
+    """Shift elements along dimensions; elements that leave at one end enter at the other.
 
     Args:
         x: an array; the sizes of shifted dimensions are fixed.
-        shift: the distance, toward higher indices if positive; one for all axes or one for each.
-            A scalar op of an integer type is a distance at run time, for a single axis.
+        shift: the distance, toward higher indices if positive; one number for all axes, or one for
+            each. A scalar op of an integer type is a distance at run time, for a single axis.
         axis: a dimension, several, or None to shift the elements in their row-major order.
 
     Raises:
@@ -405,8 +407,8 @@ def indices_along(x: XlaOp, axis: int, element_type: PrimitiveTypeLike = s32) ->
         An array of the sizes of `x`.
 
     Raises:
-        ShapeInferenceError: the axis is out of range; a size is bounded; the type is not one of
-            numbers.
+        ShapeInferenceError: the axis is out of range; a size is bounded; the type is not an integer
+            or floating-point type.
 
     Example:
         >>> import builder as xb
@@ -428,13 +430,13 @@ def indices_along(x: XlaOp, axis: int, element_type: PrimitiveTypeLike = s32) ->
 
 @library_function()
 def tile(x: XlaOp, reps: int | Sequence[int]) -> XlaOp:
-    """Repeat a whole array along dimensions.
+    """Repeat an array along dimensions.
 
     Args:
         x: an array without bounded sizes.
         reps: the number of repetitions for each dimension, aligned at the last dimension; missing
-            ones are 1. More entries than dimensions add dimensions in front. If several sizes are
-            unbounded, those dimensions are not repeated.
+            numbers are 1. If there are more numbers than dimensions, dimensions are added in front.
+            If several sizes are unbounded, their dimensions must not be repeated.
 
     Raises:
         ShapeInferenceError: a number is negative; a size is bounded; one of several unbounded sizes
@@ -472,7 +474,7 @@ def broadcast_to(x: XlaOp, sizes: Sequence[int]) -> XlaOp:
 
     Args:
         x: an array. Its dimensions are aligned at the last one.
-        sizes: those of the result. Each is a multiple of the array's size: the array is
+        sizes: the sizes of the result. Each is a multiple of the array's size: the array is
             repeated as by `tile`.
 
     Raises:
@@ -510,7 +512,7 @@ def repeat(x: XlaOp, repeats: int, axis: int) -> XlaOp:
     Args:
         x: an array without bounded sizes.
         repeats: the number of repetitions.
-        axis: a dimension. If several sizes are unbounded, this one is fixed.
+        axis: a dimension. If several sizes are unbounded, the size of this dimension must be fixed.
 
     Raises:
         ShapeInferenceError: the number is negative; the dimension is out of range; a size is
@@ -687,8 +689,8 @@ def take(x: XlaOp, indices: XlaOp, axis: int) -> XlaOp:
 
     Args:
         x: an array; the dimension has a fixed size of at least 1.
-        indices: an array of integers. Negative ones count from the end; those out of range are
-            clamped to it, as in XLA.
+        indices: an array of integers. Negative ones count from the end; indices out of
+            range are clamped to the range, as in XLA.
         axis: a dimension.
 
     Returns:
@@ -714,12 +716,12 @@ def take(x: XlaOp, indices: XlaOp, axis: int) -> XlaOp:
 
 @library_function()
 def take_along_axis(x: XlaOp, indices: XlaOp, axis: int) -> XlaOp:
-    """Return elements at indices along a dimension, with own indices for each row.
+    """Return elements at indices along a dimension; each row has its own indices.
 
     Args:
         x: an array; the dimension has a fixed size of at least 1.
         indices: an array of integers, with x's sizes except along the dimension. Negative ones
-            count from the end; those out of range are clamped to it, as in XLA.
+            count from the end; indices out of range are clamped to the range, as in XLA.
         axis: a dimension.
 
     Returns:
@@ -743,13 +745,13 @@ def take_along_axis(x: XlaOp, indices: XlaOp, axis: int) -> XlaOp:
 
 @library_function()
 def put_along_axis(x: XlaOp, indices: XlaOp, values: Operand, axis: int) -> XlaOp:
-    """Return an array with other elements at indices along a dimension, for each row its own.
+    """Replace elements of an array at indices along a dimension; each row has its own indices.
 
     Args:
         x: an array; the dimension has a fixed size of at least 1.
         indices: an array of integers, with x's sizes except along the dimension. Negative ones
-            count from the end; those out of range are skipped. If one occurs twice in a row, the
-            result is one of its values.
+            count from the end; indices out of range are skipped. If an index occurs twice in a row,
+            the element is one of the two values.
         values: an array of the sizes of `indices` and of x's element type, a scalar, or a number.
         axis: a dimension.
 

@@ -1,7 +1,7 @@
 """Slices and updates of the last dimensions, and PyTorch's gather, scatter and index_select.
 
-XLA: slicing.h of the client library. The minor dimensions are the last ones; a function on them
-takes as many numbers as there are minor dimensions, and uses the other dimensions entirely.
+XLA: slicing.h of the client library. A function on the minor dimensions, which are the last ones,
+takes one number for each of them, and uses the other dimensions entirely.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def slice_in_minor_dims(x: XlaOp, start: Sequence[int], end: Sequence[int]) -> X
 
     Args:
         x: an array.
-        start: for each minor dimension the first index, not negative.
-        end: for each minor dimension the index after the last.
+        start: the first index in each minor dimension, not negative.
+        end: the index after the last one, in each minor dimension.
 
     Raises:
         ShapeInferenceError: the numbers of indices differ, or exceed x's rank; an index is out of
@@ -188,7 +188,7 @@ def dynamic_update_slice_in_minor_dims(
 
 @library_function("TorchGather")
 def torch_gather(x: XlaOp, index: XlaOp, axis: int, sparse: bool = True) -> XlaOp:
-    """Return elements at indices along a dimension, with own indices for each row.
+    """Return elements at indices along a dimension; each row has its own indices.
 
     ``result[i, j, k] = x[i, index[i, j, k], k]`` for dimension 1 of 3.
 
@@ -197,8 +197,8 @@ def torch_gather(x: XlaOp, index: XlaOp, axis: int, sparse: bool = True) -> XlaO
         index: an array of integers, of the input's rank. In the other dimensions it is at most as
             large as the input, and selects from the first rows.
         axis: a dimension.
-        sparse: True for a gather, in which indices out of range are clamped to it. False for
-            comparisons with all positions and a sum, in which they give 0, and -0 becomes 0.
+        sparse: True to record a gather, which clamps indices to the range. False to compare the
+            indices with all positions and add: indices out of range then give 0, and -0 becomes 0.
 
     Returns:
         An array of the sizes of `index`.
@@ -252,19 +252,19 @@ def torch_scatter_dense(
     axis: int,
     combiner: Callable[[XlaOp, XlaOp], XlaOp],
 ) -> XlaOp:
-    """Combine an array with others' elements, placed at indices along a dimension.
+    """Combine an array with elements of another one, placed at indices along a dimension.
 
-    For dimension 1 of 3, ``src[i, j, k]`` is placed at ``[i, index[i, j, k], k]``. The elements at
-    one place are combined, with 0, and with the input's element. The indices are compared with all
-    positions; those out of range have no effect.
+    For dimension 1 of 3, ``src[i, j, k]`` is placed at ``[i, index[i, j, k], k]``. All elements
+    that are placed at one position are combined with 0 and with the input's element. The indices
+    are compared with all positions; indices out of range have no effect.
 
     Args:
         x: an array; the dimension has a fixed size.
         index: an array of integers, with the input's sizes except along the dimension.
         src: the elements: an array of the shape of `index` and of the input's element type.
         axis: a dimension.
-        combiner: an associative and commutative function of two ops, to which 0 is neutral, such as
-            ``xb.add``. It is applied to scalars and to arrays.
+        combiner: an associative and commutative function of two ops with 0 as its neutral element,
+            such as ``xb.add``. It is applied to scalars and to arrays.
 
     Returns:
         An array of the input's shape.
@@ -319,15 +319,17 @@ def torch_scatter_dense(
 
 @library_function("TorchIndexSelect")
 def torch_index_select(x: XlaOp, index: XlaOp, axis: int, batch_dims: int = 0) -> XlaOp:
-    """Return the parts of an array at indices along a dimension; indices are clamped to it.
+    """Return the parts of an array at indices along a dimension; indices are clamped to the range.
 
-    ``lib.take`` without batch dimensions, but negative indices do not count from the end.
+    Without batch dimensions, this is ``lib.take``, except that negative indices do not count from
+    the end.
 
     Args:
         x: an array; the dimension has a fixed size of at least 1.
         index: an array of integers. Its first `batch_dims` dimensions have the sizes of the input.
         axis: a dimension, not one of the first `batch_dims`.
-        batch_dims: the number of dimensions of `index` that belong to those of the input.
+        batch_dims: the number of batch dimensions: the first dimensions of `index` and of the
+            input.
 
     Returns:
         An array of the input's sizes, with the sizes of `index` after the first `batch_dims` in
@@ -382,7 +384,7 @@ def gather_parts(x: XlaOp, indices: XlaOp, dimension: int, batch: int = 0) -> Xl
 
 
 def gather_along(x: XlaOp, indices: XlaOp, dimension: int) -> XlaOp:
-    """Return elements of x at own indices for each row along a dimension; indices are clamped."""
+    """Return elements of x at indices along a dimension, one set per row; indices are clamped."""
     rank = shape_of(x).rank
     rest = tuple(n for n in range(rank) if n != dimension)
     numbers = GatherDimensionNumbers(
@@ -397,7 +399,7 @@ def gather_along(x: XlaOp, indices: XlaOp, dimension: int) -> XlaOp:
 
 
 def _is_at(index: XlaOp, dimension: int, sizes: Sequence[int]) -> XlaOp:
-    """Return whether an index equals its position along `dimension` of `sizes`, a new one."""
+    """Return whether an index equals its position along `dimension`, a new dimension of `sizes`."""
     shape = shape_of(index)
     # In 64 bits, a narrow type of indices can't count the positions twice.
     wide = as_type(index, s64 if shape.element_type.is_signed else u64)

@@ -1,7 +1,7 @@
-"""The k largest elements, exactly and approximately, the order of the elements, and comparators.
+"""The k largest elements, exact and approximate, the order of the elements, and comparators.
 
-A comparator takes two scalars of each operand, (lhs 0,
-rhs 0, lhs 1, rhs 1, ...), and returns whether the lhs elements come before the rhs elements.
+A comparator takes two scalars of each operand, (lhs 0, rhs 0, lhs 1, rhs 1, ...), and returns
+whether the lhs elements come before the rhs elements.
 Floating point is compared in its total order, -NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN.
 
 XLA: comparators.h, sorting.h and approx_top_k.h of the client library. Their TopK is `xb.top_k`.
@@ -58,15 +58,15 @@ def create_scalar_comparison_computation(
     operand_types: Sequence[PrimitiveTypeLike],
     comparators: Sequence[Comparison | None],
 ) -> XlaComputation:
-    """Return a computation that compares the elements of several operands, the first one first.
+    """Return a comparator that compares the elements of several operands in their order.
 
-    A further operand decides where the ones before, of those with a comparator, are equal.
+    Each operand with a comparator decides only where the operands before it are equal.
 
     Args:
         name: the name of the computation.
         operand_types: the element types of the operands.
-        comparators: for each operand a function such as ``xb.lt_total_order``, or None if the
-            operand is not compared. At least one is not None.
+        comparators: a function such as ``xb.lt_total_order`` for each operand, or None for an
+            operand that is not compared. At least one is not None.
 
     Raises:
         OperandError: there is not one comparator or None for each operand; all are None.
@@ -179,13 +179,13 @@ def argsort(x: XlaOp, axis: int = -1, descending: bool = False) -> XlaOp:
     """Return the indices that sort an array along a dimension; equal elements keep their order.
 
     Args:
-        x: an array without bounded sizes. Complex numbers are compared by the real and then the
-            imaginary part, and in ascending order only.
+        x: an array without bounded sizes. Complex numbers are ordered by the real part, then by the
+            imaginary part; only the ascending order is supported for them.
         axis: a dimension of fixed size.
         descending: whether the largest element is the first.
 
     Returns:
-        An array of the sizes of x, of type s32, or s64 if the dimension is too large for that.
+        An array of the sizes of x, of type s32, or s64 if s32 can't represent the indices.
 
     Raises:
         ShapeInferenceError: the dimension is out of range or its size not fixed; a size is bounded;
@@ -215,16 +215,16 @@ def argsort(x: XlaOp, axis: int = -1, descending: bool = False) -> XlaOp:
 def top_k_with_partitions(
     x: XlaOp, k: int, num_partitions: int = 1, element_type: PrimitiveTypeLike = s32
 ) -> XlaOp:
-    """Return the k largest elements along the last dimension, selected from those of partitions.
+    """Return the k largest elements along the last dimension, which is divided into partitions.
 
     The result is that of `xb.top_k`: equal elements keep their order. With more than one partition,
-    the k largest elements of each are selected first.
+    the k largest elements of each partition are selected first, and the result from these.
 
     Args:
         x: an array; if there are partitions, the last dimension has a fixed size.
         k: the number of elements.
-        num_partitions: the number of parts of the last dimension. If they have at most k elements,
-            there is one.
+        num_partitions: the number of parts of the last dimension. If these would have at most k
+            elements, the dimension is not divided.
         element_type: the integer type of the indices.
 
     Returns:
@@ -297,8 +297,9 @@ def approx_top_k_reduction_output_size(
 ) -> tuple[int, int]:
     """Return the size of the result of `approx_top_k`, and how far the dimension is reduced.
 
-    The elements are divided into windows of a power of two; the largest of each remains. Of the k
-    largest elements, the expected part that is the largest of its window is at least the recall.
+    The elements are divided into windows whose size is a power of two, and the largest element of
+    each window remains. The expected share of the k largest elements that remain is at least the
+    recall.
 
     Args:
         input_size: the size of the dimension.
@@ -306,8 +307,8 @@ def approx_top_k_reduction_output_size(
         top_k: the number of elements.
         recall_target: the recall, above 0 and at most 1.
         aggregate_to_topk: whether the k largest of the remaining elements are selected.
-        input_size_override: if not negative, the size of the dimension for the recall: that of
-            the array that contains the operand.
+        input_size_override: if not negative, the size from which the recall is computed: the
+            dimension's size in the array of which the operand is a part.
 
     Returns:
         The size of the result, and the logarithm of the window's size to base 2; k and -1 if the
@@ -379,17 +380,17 @@ def approx_top_k(
     aggregate_to_topk: bool = True,
     reduction_input_size_override: int = -1,
 ) -> XlaOp:
-    """Return about the k first elements along a dimension, in the order of a comparator.
+    """Return approximately the first k elements along a dimension, ordered by `comparator`.
 
     The elements are divided into windows, and only the first element of each window remains. The
-    windows are so small that the expected part of the k first elements is at least the recall. A
-    dimension that is small is not reduced.
+    windows are so small that the expected share of the first k elements that remain is at least the
+    recall. A small dimension is not reduced.
 
     Args:
         operands: arrays of the same sizes; the elements at one index move together, for instance
             scores and their indices.
-        init_values: for each operand a scalar of its element type that comes last in the order. It
-            fills the last windows.
+        init_values: a scalar for each operand, of its element type, that comes last in the order.
+            It fills the last windows.
         top_k: the number of elements.
         reduction_dim: the dimension, counted from 0.
         comparator: ``(lhs 0, rhs 0, lhs 1, rhs 1, ...) -> pred``, whether the lhs elements come
@@ -453,9 +454,9 @@ def approx_top_k_fallback(
     aggregate_to_topk: bool = True,
     reduction_input_size_override: int = -1,
 ) -> XlaOp:
-    """Return the first elements along a dimension, as many as `approx_top_k` does.
+    """Return the exact first elements along a dimension, as many as `approx_top_k` returns.
 
-    The elements are sorted, so that the recall is 1.
+    The elements are sorted, so the recall is 1.
 
     Args:
         operands, init_values, top_k, reduction_dim, comparator, recall_target, aggregate_to_topk:

@@ -622,8 +622,8 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
         branch_index: a scalar s32: the index of the branch. Any index out of range, including a
             negative one, selects the last branch.
         true_operand, false_operand, branch_operands: one operand for each branch: an op; a sequence
-            of any number of ops, which are combined into a tuple, also a single op or none; or None
-            for a callable without arguments, or a computation on the empty tuple.
+            of any number of ops, also one or none, which is combined into a tuple; or None for a
+            callable without arguments or a computation on the empty tuple.
         true_computation, false_computation, branch_computations: computations T_b -> S, or
             callables on one XlaOp, the tuple if the operand is a sequence. Callables may use ops of
             the enclosing builder.
@@ -836,11 +836,12 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[Operand]) -
         body: a computation T -> T, or a callable on one XlaOp. A callable may unpack a tuple
             (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder. A
             function decorated with ``@xb.computation`` is recorded once; see `reduce`.
-        init: the initial state, of any shape T. The ops in a sequence are combined into a tuple,
-            also a single op. A number among them is a scalar constant. It has the element type of
-            the parameter if `condition` or `body` is a computation. If they are callables, a bool
-            is a pred, an int an s32, and a float an f32, or of the floating-point type of the
-            arrays beside it if these have exactly one. Pass a NumPy number for another type.
+        init: the initial state, of any shape T. A sequence of ops, also of a single op, is combined
+            into a tuple. A number in it becomes a scalar constant. If `condition` or `body` is a
+            computation, the number gets the element type of the parameter. If both are callables, a
+            bool becomes a pred, an int an s32, and a float an f32; if the arrays in the sequence
+            have exactly one floating-point type, a float gets that type. Pass a NumPy number for
+            another type.
 
     Returns:
         The last state, of shape T.
@@ -1042,7 +1043,7 @@ def scan(
         scan_dimension: the dimension along which inputs are sliced and outputs are stacked.
         scan_dimension_size: the size of `scan_dimension`; required only if there are no inputs.
             Without inputs and outputs it is the number of steps, and a `while` is recorded, because
-            HLO's scan has its number of steps from an input or an output.
+            HLO's scan gets its number of steps from an input or an output.
         is_reverse: whether to proceed from the last index to the first.
         is_associative: whether the order of application does not matter, so that a backend may
             combine steps; None if unspecified. Ignored if `computation` uses other arrays.

@@ -33,13 +33,13 @@ def debug_print(message: str, /, *operands: XlaOp, **named: XlaOp) -> None:
     """Print a message with the values of arrays whenever the program reaches this place.
 
     Prints and checks run in the order in which they are recorded, also in loops, branches and
-    called computations; HLO text does not keep this order. In a program on several devices each
-    device prints, after its name; in one that XLA partitions, the first device prints the whole
-    arrays, and the order is not defined.
+    called computations; HLO text does not keep this order. If a program runs on several devices,
+    each device prints, with its name in front. If XLA partitions the program, the first device
+    prints the full arrays, in an undefined order.
 
-    Derivatives do not print again. `lowering.vmap` runs both branches of a conditional, and a loop
-    until its last element has ended, so prints and checks in them also see elements that would not
-    reach them alone.
+    Derivatives do not print again. `lowering.vmap` runs both branches of a conditional, and repeats
+    a loop until the condition is false for all elements of the batch. So prints and checks in
+    branches and loops also see elements that would not reach them without `vmap`.
 
     A program that was exported to a file prints when it is loaded and compiled again. Other
     compilers do not know the custom call: remove it with ``computation.strip_debug()`` or with

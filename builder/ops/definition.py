@@ -54,7 +54,7 @@ def op(
     family: str = "",
     **kinds: AttributeKind | None,
 ) -> Callable[[F], F]:
-    """Return a decorator that makes the body of a function with only a docstring, a public op.
+    """Return a decorator that turns a function with only a docstring into a public op.
 
     The parameters of the function are operands (those of the schema, or other parameters of type
     XlaOp), attributes, and those of `kinds`.
@@ -66,8 +66,8 @@ def op(
             rule that several ops share has a parameter `op`, the name of the op.
         attributes: returns the recorded attributes, from arguments like those of `rule` and
             `result`, the inferred shape; by default they are the arguments of the same names.
-        by: infers the shape and records, for an op that is recorded in a form of its own. It is
-            called with the name of the function and the converted arguments.
+        by: a function that infers the shape and records, if the op needs code of its own for this.
+            It is called with the name of the function and the converted arguments.
         cpp_name, section, aliases, family: see `register`.
         kinds: the kinds of parameters that are not attributes, such as the sizes of the result.
             None for those that `by` converts, such as operands that may be numbers.
@@ -91,7 +91,7 @@ def builder_method(
     family: str = "",
     **facts: Any,
 ) -> None:
-    """Make a method of XlaBuilder, which records an op without operands, a public op.
+    """Make a method of XlaBuilder that records a public op without operands.
 
     Args:
         schema: the data of the op. The name of the method is the opcode.
@@ -167,7 +167,7 @@ def made(
         declared: a function with only a docstring.
         body: Python code. The parameters are p0, p1, ...
         constants: the objects that the body uses, besides those of `_SHARED`.
-        instead: the fix of errors for unknown arguments that no parameter has the meaning of.
+        instead: the fix in errors for unknown arguments that correspond to no parameter.
     """
     name, signature = declared.__name__, _signature(declared)
     names = list(signature.parameters)
@@ -239,7 +239,7 @@ _signature: Final = cache(inspect.signature)
 
 @cache  # there are few forms
 def _on_the_first_line(count: int) -> bytes:
-    """Return a table of lines by which a traceback shows `count` instructions as the first line.
+    """Return a line table with which `count` instructions are shown as the first line.
 
     It has entries of at most eight instructions, without columns (13 in CPython's format) and with
     a distance of 0 lines. Changing the lines of a parsed tree would take longer than compiling.

@@ -429,8 +429,8 @@ def dynamic_broadcast_in_dim(
         output_dimensions: the sizes of the result: a vector of s32 or s64.
         broadcast_dimensions: for each dimension of the operand the corresponding dimension of the
             result. Size 1 is broadcast to any size; other sizes must be equal.
-        shape: the shape of the result. Before run time, its sizes are not compared with
-            `output_dimensions`.
+        shape: the shape of the result. Its sizes are compared with `output_dimensions` at run time
+            only.
 
     Returns:
         An array of shape `shape`.
@@ -488,7 +488,7 @@ DYNAMIC_IOTA: Final = define(
 
 @op(DYNAMIC_IOTA, _dynamic_iota_shape, shape=SHAPE)
 def dynamic_iota(output_dimensions: XlaOp, iota_dimension: int, shape: ShapeLike) -> XlaOp:
-    """Return an array with the index of each element along a dimension, of sizes at run time.
+    """Return an array of runtime sizes, with the index of each element along a dimension.
 
     For fixed sizes use `XlaBuilder.iota`.
 
@@ -496,7 +496,7 @@ def dynamic_iota(output_dimensions: XlaOp, iota_dimension: int, shape: ShapeLike
         output_dimensions: the sizes of the result: a vector of s32 or s64.
         iota_dimension: the dimension to count along.
         shape: the shape of the result: an array of numbers; its sizes are fixed or unbounded.
-            Before run time, they are not compared with `output_dimensions`.
+            They are compared with `output_dimensions` at run time only.
 
     Returns:
         An array of shape `shape`.
@@ -519,7 +519,7 @@ def dynamic_iota(output_dimensions: XlaOp, iota_dimension: int, shape: ShapeLike
 
 
 def _resized(check: Check, operand: str, vectors: Sequence[str], shape: Shape) -> ArrayShape:
-    """Check the operands of an op with numbers at run time for each dimension; return the result.
+    """Check an op that takes runtime numbers for each dimension; return the shape of its result.
 
     Args:
         check: the check, which has the operands.

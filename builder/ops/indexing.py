@@ -603,11 +603,11 @@ def gather(
 ) -> XlaOp:
     """Gather slices of an array, each from the position that a vector of indices selects.
 
-    An element of the result is computed as follows. The element's indices in the dimensions that
-    are not `offset_dims` select a vector of `start_indices`. `start_index_map` maps the entries of
-    the vector to dimensions of the operand; the other dimensions start at 0. The slice of
-    `slice_sizes` that starts there is clamped to lie inside the operand. The element's indices in
-    `offset_dims` select within the slice.
+    An element of the result is computed as follows. The element's indices outside `offset_dims`
+    select one index vector of `start_indices`. `start_index_map` maps the entries of the vector to
+    dimensions of the operand; the other dimensions start at 0. The slice of `slice_sizes` that
+    starts there is clamped to lie inside the operand. The element's indices in `offset_dims` select
+    within the slice.
 
     Args:
         operand: the array to take slices from.
@@ -769,8 +769,8 @@ def dynamic_gather(
         start_indices: an array of integers, with vectors of indices along `index_vector_dim`.
         slice_sizes: a size for each dimension of the operand: a vector of s32 or s64.
         dimension_numbers: GatherDimensionNumbers, or a mapping of their fields.
-        shape: the shape of the result; its sizes are fixed or unbounded. Before run time, those of
-            the slices are not compared with `slice_sizes`.
+        shape: the shape of the result; its sizes are fixed or unbounded. They are compared with
+            `slice_sizes` at run time only.
         indices_are_sorted: whether the vectors are in ascending order. If they are not, the result
             is undefined.
 
@@ -916,11 +916,11 @@ def scatter(
     """Update windows of an array, each at the position that a vector of indices selects.
 
     Each element of `updates` updates one element of the operand, at the following position. The
-    update's indices in the dimensions that are not `update_window_dims` select a vector of
-    `scatter_indices`. `scatter_dims_to_operand_dims` maps the entries of the vector to dimensions
-    of the operand; the other dimensions start at 0. The update's indices in `update_window_dims`
-    are added to that start. The new element is ``update_computation(current, update)``. Each
-    update out of bounds is skipped. The order of updates to one position is not defined.
+    update's indices outside `update_window_dims` select one index vector of `scatter_indices`.
+    `scatter_dims_to_operand_dims` maps the entries of the vector to dimensions of the operand; the
+    other dimensions start at 0. The update's indices in `update_window_dims` are added to that
+    start. The new element is ``update_computation(current, update)``. Each update out of bounds is
+    skipped. The order of updates to one position is not defined.
 
     Args:
         operands: an array, or N arrays of the same sizes and of any element types.

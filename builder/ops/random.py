@@ -1,4 +1,4 @@
-"""Random numbers. `builder.lib.random` has functions of keys, whose results can be reproduced.
+"""Random numbers. `builder.lib.random` has functions with reproducible results, from keys.
 
 Operation Semantics: RngBitGenerator, RngNormal, RngUniform.
 """

@@ -284,10 +284,10 @@ def hoist_constants(
 
     Returns:
         The computation, with the new parameters after its own, and a dict of the arrays by
-        parameter name, in the order of the parameters. Equal constants are one parameter. It has
-        the name of the constant or "constant", with a number if the name is taken; characters other
-        than letters, digits, ".", "-" and "_" are replaced. The arrays are read-only and are not
-        copied. A jax function takes them as keyword arguments.
+        parameter name, in the order of the parameters. Equal constants become one parameter. Its
+        name is that of the constant or "constant", with a number if the name is taken; characters
+        other than letters, digits, ".", "-" and "_" are replaced. The arrays are read-only and are
+        not copied. A jax function takes them as keyword arguments.
 
     Raises:
         ShapeInferenceError: `at_least` is negative or not an integer.

@@ -49,7 +49,7 @@ class Minimized:
         arguments: an argument for each parameter, with which the fault occurs.
         tried: how many programs were tried.
         seconds: how long it took.
-        is_finished: whether no smaller program was found, rather than the time was over.
+        is_finished: True if no smaller program was found; False if the time ran out.
     """
 
     computation: XlaComputation

@@ -123,7 +123,8 @@ def crashes(device: str | None = None, *, message: str = "", seconds: float = 60
 
     Args:
         device: "cpu", "gpu:1", ...; None for jax's default device.
-        message: instead, that the error of the compiler or the device contains this text.
+        message: if present, the fault is instead an error of the compiler or the device that
+            contains this text.
         seconds: how long a program may take.
 
     Example:
@@ -231,7 +232,7 @@ def command(line: str, *, status: int | None = None, seconds: float = 60) -> Com
             The arguments are next to it, in an ``.npz`` file of the same name. No shell interprets
             the line.
         status: the exit status that counts as the fault; a negative number is a signal. None for
-            any but 0. A command that takes too long counts if it is None.
+            any status but 0; a command that takes too long then counts too.
         seconds: the time limit.
 
     Raises:

@@ -49,9 +49,9 @@ class OpStatistics:
         mean: the mean of the finite numbers, in f32; NaN if there are none.
         nans, infinities: the number of elements.
         executions: how often the op was executed.
-        loop: the outermost loop that executes the op; None for none.
+        loop: the outermost loop that executes the op; None if no loop does.
         first_iteration: the iteration of this loop in which an element was not finite for the first
-            time, counted from 0; None outside of loops, or if all were.
+            time, counted from 0; None outside of loops, or if all elements were finite.
     """
 
     op: XlaOp
@@ -92,7 +92,7 @@ class Probe(Displayed):
         result: the result of the program.
         ops: the statistics of each op, in the order of recording; ops of a loop, a branch or a
             function come before the op that applies it. Parameters are among them.
-        values: the values of the ops that were asked for.
+        values: the values of the ops that the argument `values` of `probe` lists.
     """
 
     name: str

@@ -392,16 +392,16 @@ def compare(
 
             - "interpreter" is slow: minutes for products of large matrices.
             - "f64" is the CPU: each inexact op is computed in f64 or c128 from the same operands
-              as on the device, and rounded; ops that only move elements and arithmetic on integers
-              are the CPU's. Composites, custom calls, Python functions and random numbers of `rng`
-              are left out.
+              as on the device, and rounded; ops that only move elements, and integer arithmetic,
+              are executed by the CPU unchanged. Composites, custom calls, Python functions and
+              random numbers of `rng` are left out.
             - another device, such as "cpu:0" or a jax.Device, runs the program there.
             - a mapping of compile options (see `compile`) runs the program on the same device,
               compiled with these options.
-            - another computation with the same parameters and results, such as
-              ``lowering.from_jax(function, *args)`` of the function that this one is a port of,
-              runs on the same device. Its ops need not correspond by number: values are matched by
-              their elements, and the first op that computes something else is found.
+            - another computation with the same parameters and results runs on the same device: for
+              instance ``lowering.from_jax(function, *args)``, if the computation is a port of
+              `function`. Its ops need not correspond by number: values are matched by their
+              elements, and the first op that computes something else is found.
         device_computation: a computation to run on the device in place of `computation`. The ops
             with the same number must have the same shape in both, as in the result of a `replace`
             that changes the ops one by one.

@@ -33,9 +33,10 @@ class Correspondence(Displayed):
         name, reference: the names of the computation and of the reference.
         device: the device that ran both, as text.
         agrees: whether the results are equal, up to the errors that accumulate in them.
-        pairs: for each op whose value also occurs in the reference: an op there with this value.
-        first: the first op whose operands occur in the reference, but neither its value nor any
-            that is computed from it. None if the results are equal.
+        pairs: a mapping from each op whose value also occurs in the reference to an op of the
+            reference with this value.
+        first: the first op whose operands occur in the reference, while neither its value nor any
+            value computed from it does. None if the results are equal.
         counterpart: the op of the reference that is most likely meant to be `first`: one of the
             same kind on the same operands. None if there is none.
         largest: the largest difference of an element of `first` and `counterpart`; None if their

@@ -49,18 +49,18 @@ def from_jax(function: Any, *arguments: Any, **named: Any) -> XlaComputation:
         arguments: the arguments with which the function is traced, in any trees of jax.tree_util.
             The leaves are shapes, arrays or numbers; of arrays only the shape is used. An
             xb.TupleShape is a tuple. Unbounded sizes, as in ``xb.f32["?", 3]``, are symbolic
-            dimensions of jax; if jax needs equal ones, those of the same dimension are. A
-            jax.ShapeDtypeStruct with symbolic dimensions declares exactly which are equal, and the
-            computation checks this, and their constraints, when it is called. A `Traced`,
-            `Lowered` or `Exported` takes none.
+            dimensions of jax; if jax needs some of them to be equal, those of the same dimension
+            become equal. A jax.ShapeDtypeStruct with symbolic dimensions declares exactly which are
+            equal, and the computation checks this, and their constraints, when it is called. A
+            `Traced`, `Lowered` or `Exported` takes none.
         named: the keyword arguments.
 
     Returns:
         A computation with the name of the function. Each leaf of the arguments is a parameter,
         with a name such as ``params['w']``; several results are a tuple. Its nesting is that of the
         function: ``lowering.compile(computation)`` is called with the function's arguments. Unused
-        arguments are parameters, except of a function that `jax.jit` has made without
-        ``keep_unused=True``. With arguments of 64-bit types the function is traced as in
+            arguments are parameters too, except those of a function that `jax.jit` has made without
+            ``keep_unused=True``. With arguments of 64-bit types the function is traced as in
         ``jax.enable_x64(True)``. Derivatives of the computation are those of the function, except
         of a `Lowered` or `Exported`, which do not have jax's trace; see docs/jax.md.
 

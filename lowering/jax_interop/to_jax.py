@@ -34,8 +34,8 @@ def to_jax(computation: XlaComputation, *, axis: str | None = None) -> Callable[
     `jax.vjp`, `jax.checkpoint`, `jax.shard_map`, `jax.export`. Call it inside `jax.jit`: otherwise
     jax compiles each op by itself.
 
-    The function takes an argument for each parameter, in order or by the parameters' names. A
-    tuple is a tuple or list of values, a token None. For a computation of a function of jax
+    The function takes an argument for each parameter, in order or by the parameters' names. A tuple
+    is passed as a tuple or list of values, a token as None. For a computation of a function of jax
     (`from_jax`) or `lowering.jit`, it also takes the arguments of that function, nested in the same
     way, and then its result is nested like the result of that function. Unbounded sizes are those
     of the arguments: jax traces the function anew for other sizes. Its results have the same bits
@@ -45,8 +45,8 @@ def to_jax(computation: XlaComputation, *, axis: str | None = None) -> Callable[
     Derivatives are those of `jax.lax`. A loop with a known trip count is differentiated in both
     modes; other loops only forward. These ops have no derivative: rng, rng_bit_generator and custom
     calls, except those of LAPACK and cuSOLVER to which jax lowers decompositions. Sorts are
-    differentiated with any comparator: tangents move with the elements. A sort that is not stable
-    is a stable one where it is differentiated. The derivative of a computation of
+    differentiated with any comparator: tangents move with the elements. Where an unstable sort is
+    differentiated, it is evaluated as a stable one. The derivative of a computation of
     `xb.custom_gradient` is the one written by hand, in reverse mode only. What `from_jax` or
     `apply` recorded of a jax function has the derivatives of that function; see docs/jax.md.
 

@@ -71,8 +71,8 @@ def gradients(loss: XlaOp, wrt: Tree) -> Tree:
             mixed.
 
     Returns:
-        The gradient, of the shape of `wrt`; for a tree the tree of them. Zeros for an op that the
-        loss does not depend on. For complex numbers, the conjugate convention of `jax.grad`.
+        The gradient, of the shape of `wrt`; for a tree, a tree of gradients. Zeros for an op that
+        the loss does not depend on. For complex numbers, the conjugate convention of `jax.grad`.
 
     Raises:
         ShapeInferenceError: the loss is not a scalar, or has no derivative: its type or that of an
@@ -205,8 +205,8 @@ def grad(computation: XlaComputation, wrt: Wrt = None) -> XlaComputation:
 
     Returns:
         A computation called "NAME_grad", of the same parameters. Its result is the gradient with
-        respect to the parameter, nested like it if it is a tuple; for several names or None the
-        tuple of these gradients.
+        respect to the parameter, nested like the parameter if that is a tuple; for several names or
+        None, a tuple of such gradients.
 
     Raises:
         ShapeInferenceError: the result is not a scalar of a floating-point type; a parameter in

@@ -265,7 +265,8 @@ def fixed_slice_of_bounded_sizes(b: OpBuilder, operation: ir.Operation) -> Seque
 def dynamic_slice_of_bounded_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Clamp the start indices of a dynamic_slice to the sizes.
 
-    XLA clamps the start indices to the bounds instead, and returns elements beyond the sizes.
+    XLA clamps the start indices to the bounds, not to the sizes, and returns elements beyond the
+    sizes.
 
     Shown by: dynamic_slice_of_a_bounded_size.
     """
@@ -283,8 +284,8 @@ def dynamic_update_slice_of_bounded_sizes(
 ) -> Sequence[Value] | None:
     """Clamp the start indices of a dynamic_update_slice to the sizes, and mask a bounded update.
 
-    XLA clamps the start indices to the bounds instead, and writes beyond the sizes. It does not
-    support an update of bounded size.
+    XLA clamps the start indices to the bounds, not to the sizes, and writes beyond the sizes. It
+    does not support an update of bounded size.
 
     Shown by: dynamic_update_slice_of_a_bounded_size, dynamic_update_slice_by_a_bounded_size.
     """
@@ -317,8 +318,8 @@ def dynamic_update_slice_of_bounded_sizes(
 def gather_of_bounded_sizes(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Clamp the indices of a gather to the sizes.
 
-    XLA clamps the indices to the bounds instead, and returns elements beyond the sizes. It does not
-    support bounded batch dimensions.
+    XLA clamps the indices to the bounds, not to the sizes, and returns elements beyond the sizes.
+    It does not support bounded batch dimensions.
 
     Shown by: gather_of_a_bounded_size.
     """
@@ -394,9 +395,9 @@ def scatter_of_bounded_windows(b: OpBuilder, operation: ir.Operation) -> Sequenc
 def while_of_one_bounded_array(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
     """Add a number to the state of a loop, if the state is one bounded array.
 
-    XLA's compiler crashes on a loop whose state is a bounded array, not a tuple. XLA would remove a
-    number that is not used. So the condition requires the number to be 0, and the body passes the
-    number through an optimization barrier.
+    XLA's compiler crashes on a loop whose state is a bounded array, not a tuple. The rewrite adds a
+    number to the state. XLA would remove a number that is not used, so the condition requires the
+    number to be 0, and the body passes it through an optimization barrier.
 
     Shown by: while_of_a_bounded_size.
     """

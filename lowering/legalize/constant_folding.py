@@ -228,9 +228,9 @@ _NAN_IS_NEGATIVE_ZERO: Final = (pt.f8e5m2fnuz, pt.f8e4m3fnuz, pt.f8e4m3b11fnuz)
 def total_order_of_floats(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compare floats by TOTALORDER as integers that have the same order.
 
-    XLA compares constants by FLOAT instead: -0 equals 0, and NaN is unordered. Comparators of sorts
-    are not rewritten, because XLA does not evaluate sorts of constants, and recognizes these
-    comparators.
+    XLA's constant folding compares constants by FLOAT instead of TOTALORDER: -0 equals 0, and NaN
+    is unordered. Comparators of sorts are not rewritten, because XLA does not evaluate sorts of
+    constants, and recognizes these comparators.
 
     Shown by: compare_total_order_f32_constants, compare_total_order_f8e5m2fnuz_constants.
     """
@@ -360,8 +360,8 @@ _MAX_F4: Final = 6
 def convert_of_infinities_to_f4(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Limit floats to -6 and 6, the smallest and the largest number of f4e2m1fn, and convert them.
 
-    Greater numbers become 6, also the infinity, because the type has no infinity. Constant folding
-    converts infinities to 0.
+    The largest number of f4e2m1fn is 6. Greater numbers become 6, and so does infinity, because the
+    type has no infinity. But constant folding converts infinities to 0.
 
     Shown by: convert_f32_f4_constants, convert_bf16_f4_constants.
     """
@@ -380,7 +380,8 @@ def convert_of_infinities_to_f4(b: OpBuilder, operation: ir.Operation) -> list[V
 def division_of_f4_by_zero(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Divide f4e2m1fn in f32, where the quotient of a number and 0 is infinite.
 
-    XLA's backends convert the infinity to 6 or -6. Constant folding converts it to 0.
+    The quotient of a number and 0 is infinite. XLA's backends convert the infinity to 6 or -6, but
+    constant folding converts it to 0.
 
     Shown by: divide_f4_constants.
     """
@@ -391,7 +392,7 @@ def division_of_f4_by_zero(b: OpBuilder, operation: ir.Operation) -> list[Value]
 def convert_of_nan_scales(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Convert the NaN of f8e8m0fnu separately.
 
-    Constant folding converts it to infinity.
+    Constant folding converts the NaN of f8e8m0fnu to infinity.
 
     Shown by: convert_f8e8m0fnu_f32_constant.
     """

@@ -334,8 +334,9 @@ _SUPPORTED_SMALL_FLOATS: Final = frozenset((pt.f8e5m2, pt.f8e4m3fn))
 def convolution_of_other_types(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Convolve complex numbers by their parts, integers by pieces in f64, small floats in f32.
 
-    The convolution library for GPUs supports s8, f8e5m2, f8e4m3fn and wider floats. f64 sums the
-    products of 16-bit pieces of integers exactly. These sums are added as integers, which wrap.
+    The convolution library for GPUs supports s8, f8e5m2, f8e4m3fn and wider floats. Sums of
+    products of 16-bit pieces of integers are exact in f64. These sums are added as integers, which
+    wrap.
     """
     shapes = [array_of(value) for value in (*operation.operands, *operation.results)]
     if not all(shape.is_static for shape in shapes):

@@ -313,7 +313,8 @@ def scan_without_steps(b: OpBuilder, operation: ir.Operation) -> list[Value] | N
 def barrier_of_a_derivative(_: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Remove a barrier that only marks a value for derivatives, as `lib.stop_gradient` records it.
 
-    XLA would keep it until its last passes, and fuse no operations across it.
+    XLA would keep the barrier until its last passes, and would not fuse operations across the
+    barrier.
     """
     name = "mhlo.frontend_attributes"
     if name not in operation.attributes:

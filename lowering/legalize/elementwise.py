@@ -45,8 +45,9 @@ BROADCASTING: Final = (
 def broadcasting_of_chlo(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Broadcast the operands, and apply the operation of StableHLO.
 
-    XLA does the same when it reads the module. So its defects in operations of StableHLO affect
-    these operations of CHLO too, but the rewrites for the defects match only StableHLO.
+    When XLA reads a module, it expands these operations of CHLO in the same way as the rewrite. So
+    XLA's defects in operations of StableHLO affect them too, but the rewrites for the defects match
+    only StableHLO.
 
     Shown by: chlo_broadcast_divide_by_zero, chlo_broadcast_power_s32_odd_64.
     """
@@ -523,7 +524,7 @@ def log_plus_one_of_f64(b: OpBuilder, operation: ir.Operation) -> list[Value] | 
 def atanh_of_f64(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute atanh of f64 as (log(1 + x) - log(1 - x)) / 2.
 
-    XLA's CPU backend does the same, by log_plus_one, which has large errors in f64.
+    XLA's CPU backend computes atanh by log_plus_one, which has large errors in f64.
 
     Shown by: chlo_atanh_f64.
     """

@@ -28,7 +28,8 @@ _WIDE: Final = {
 def rng_of_few_bits(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Generate integers of fewer than 32 bits in 32 bits, and normally distributed floats in f32.
 
-    The floats have at most 8 bits. XLA's compiler aborts on rng of these types.
+    XLA's compiler aborts on rng of integers of fewer than 32 bits, and on rng of normally
+    distributed floats of at most 8 bits.
 
     Shown by: rng_uniform_u8.
     """

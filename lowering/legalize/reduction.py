@@ -128,11 +128,11 @@ def extremes_of_nans(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
     """Compute maxima and minima with reducers that XLA compiles to loops of its own.
 
     The maximum or minimum of elements is NaN if an element is. For arrays of more than about a
-    thousand elements XLA's CPU backend calls YNNPACK, which ignores NaNs of f32 and f64, and of f16
-    and bf16 those of one sign. It computes other reducers itself. Its loops convert f16 and bf16 in
-    each step, so these types are reduced as integers, or in windows as f32. In a partitioned
-    program the defect remains: XLA may make an all_reduce of the reducer, and supports only its own
-    reducers there.
+    thousand elements XLA's CPU backend calls YNNPACK, which ignores NaNs of f32 and f64, and NaNs
+    of one sign of f16 and bf16. XLA compiles other reducers to loops of its own. These loops
+    convert f16 and bf16 in each step, so the rewrite reduces these types as integers, or as f32 in
+    windows. In a partitioned program the defect remains: XLA may turn the reduction into an
+    all_reduce, which supports only the reducers that XLA recognizes.
 
     Shown by: reduce_maximum_f32_nan, reduce_minimum_f64_nan, reduce_maximum_bf16_nan,
     reduce_window_maximum_f32_nan.
@@ -301,8 +301,8 @@ _WIDE: Final = {pt.f16: pt.f32, pt.bf16: pt.f32, pt.f32: pt.f32, pt.f64: pt.f64}
 def reduce_of_two_bits_and_others(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Reduce s2 and u2 as s8 and u8 if there are operands of other element types.
 
-    The reducer converts the elements back. XLA's CPU compiler requires operands of equal layouts,
-    and 2-bit elements have another layout than wider ones.
+    In the rewritten reduce, the reducer converts the elements back. XLA's CPU compiler requires
+    operands of equal layouts, and 2-bit elements have another layout than wider ones.
 
     Shown by: reduce_s2_with_numbers.
     """

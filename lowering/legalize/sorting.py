@@ -44,7 +44,7 @@ def sort_of_bf16_and_f8e8m0fnu(b: OpBuilder, operation: ir.Operation) -> list[Va
 def sort_of_narrow_types(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Sort 2-bit integers as 8-bit integers, and 8-bit floats as u8.
 
-    The comparator converts the elements back to the original type.
+    In the rewritten sort, the comparator converts the elements back to the original type.
 
     XLA's CPU backend returns 2-bit elements in a wrong order. It sorts f8e3m4, f8e4m3, f8e5m2 and
     f8e5m2fnuz as f16. The conversions change NaNs, and round different numbers to the same number.
@@ -61,9 +61,9 @@ _TOP_K: Final = ("chlo.top_k", "mhlo.topk")
 def top_k_of_other_types(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Expand top_k of complex numbers, of 2-bit and 4-bit elements, and of bounded sizes to a sort.
 
-    XLA expands top_k to a sort too. It compares complex numbers by GT, which HLO does not allow.
-    For operands of 2-bit or 4-bit elements, it creates indices of that width, and fails. It refuses
-    bounded sizes.
+    XLA expands top_k to a sort too, but its expansion compares complex numbers by GT, which HLO
+    does not allow. For operands of 2-bit or 4-bit elements, it creates indices of that width, and
+    fails. It refuses bounded sizes.
 
     Shown by: top_k_c64, top_k_s4, top_k_bounded.
     """

@@ -132,15 +132,15 @@ def compile(
         argument_shapes: the shape of each parameter, if parameters have unbounded sizes: f32[8,4]
             for f32[?,4]. Without them the program is compiled for the sizes of each call; see
             `OpenExecutable`.
-        sizes: the `argument_shapes` to compile such a program for at once.
+        sizes: a list of `argument_shapes` for which such a program is compiled immediately.
         buckets: the sizes to which arguments of such a program are padded with zeros, so that
             fewer sizes are compiled: "powers of two", or a list of sizes, for all unbounded sizes;
             or a dict by parameter, ``{"x": [8, 16]}``, whose values may be dicts by dimension,
             ``{"x": {0: [8, 16]}}``, in which other dimensions are not padded. Results are returned
-            without the padding. Only for programs on one device whose results do not depend on
-            elements that are added, such as rows that are computed independently; the first call
-            that pads some dimensions compares results with those of the exact sizes, for other
-            arguments too.
+            without the padding. Only for programs on one device whose results do not depend on the
+            added elements, for instance because rows are computed independently. The first call
+            that pads some dimensions checks this: it compares results with those for the exact
+            sizes, also for other arguments.
         num_replicas: how many replicas run the program at the same time, each on its own
             arguments; `XlaBuilder.replica_id` distinguishes them. Shardings do not divide the
             arrays of replicas: XLA ignores them if `num_partitions` is 1.

@@ -756,9 +756,10 @@ def jit(
             result of each device, or "sharded", arrays with a row for each device.
         static: names or numbers of arguments that are passed to the function unchanged. Their
             values must be hashable; each new value needs another compilation.
-        open_sizes: for names or numbers of arguments a dimension, or several, of all arrays in the
-            argument: ``{"x": 0}``. The function is recorded once for all sizes of these dimensions,
-            which are unbounded in the recording, and compiled for the sizes of each call.
+        open_sizes: a mapping from names or numbers of arguments to a dimension, or several
+            dimensions, of all arrays in the argument: ``{"x": 0}``. The function is recorded once
+            for all sizes of these dimensions, which are unbounded in the recording, and compiled
+            for the sizes of each call.
         options: compiler options; see `lowering.compile`.
         name: the name of the computations; None for the function's own name.
 

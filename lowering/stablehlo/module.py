@@ -133,7 +133,7 @@ class StablehloModule(Displayed, ExplainsAttributes, NotAFunction):
     def with_module(
         self, module: ir.Module, program_shape: ProgramShape | None = None
     ) -> StablehloModule:
-        """Return a StablehloModule of another MLIR module, with the other facts of this one."""
+        """Return this StablehloModule with another MLIR module in place of its own."""
         return StablehloModule(
             module,
             self.program_shape if program_shape is None else program_shape,

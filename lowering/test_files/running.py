@@ -57,9 +57,9 @@ def run_test(path: str | os.PathLike[str], device: DeviceLike = None) -> list[Te
     """Run the tests in a file on a device.
 
     The file has the form that `write_test` writes, or that of the tests of StableHLO's interpreter
-    or of IREE: modules of StableHLO text, divided by lines that begin with ``// -----``, whose
-    functions without arguments compare values by operations of the `check` dialect, or by custom
-    calls with these names. The checks are:
+    or of IREE: modules of StableHLO text, separated by lines that begin with ``// -----``.
+    Functions without arguments are tests: they compare values by operations of the `check` dialect,
+    or by custom calls with the names of these operations. The checks are:
 
     - `expect_eq`: all elements are equal; NaNs are equal to NaNs;
     - `expect_almost_eq`: floating-point and complex numbers differ by at most 0.001, relative for

@@ -66,10 +66,10 @@ def write_test(
 ) -> list[str]:
     """Write a test of a computation for another compiler: a file in the form of StableHLO's tests.
 
-    The file is a module of StableHLO text. Its function @main has no arguments: it calls the
-    program with the arguments as constants, behind optimization barriers so that a compiler does
-    not fold them, and compares the results with the expected ones by operations of the `check`
-    dialect, which StableHLO's `stablehlo-translate --interpret` and IREE execute, and `run_test`:
+    The file is a module of StableHLO text. Its function @main has no arguments. It calls the
+    program with constants as arguments, behind optimization barriers so that a compiler does not
+    fold them, and compares the results with the expected ones by operations of the `check` dialect.
+    StableHLO's `stablehlo-translate --interpret`, IREE and `run_test` execute these operations:
 
     - `check.expect_eq` for results that must be equal: integers, booleans, and values that are only
       moved;

@@ -103,7 +103,7 @@ class Explanation(Displayed):
 def explain(
     op: XlaOp, *, values: Mapping[str, Any] | None = None, replicas: int | None = None
 ) -> Explanation:
-    """Return a picture of what an op does: which elements of its operands each result element has.
+    """Return a picture of an op: from which operand elements each result element is computed.
 
     The picture has a grid for each operand and each result. Elements have numbers in row-major
     order, with a letter for the operand. Equal colours are equal elements, or elements of the
@@ -117,10 +117,11 @@ def explain(
     result of each replica.
 
     Args:
-        op: the op; all its operands together have at most 600 elements with the result.
+        op: the op. Its operands and its result may have at most 600 elements together.
         values: the values of operands that determine which elements are moved, by the operand's
             name in the picture: start indices, scatter indices, the operands of sort, the operand
-            of select_and_scatter. For others than constants the picture has example values.
+            of select_and_scatter. Operands that are neither constants nor listed here get example
+            values.
         replicas: the number of replicas of a collective whose groups do not determine it.
 
     Returns:

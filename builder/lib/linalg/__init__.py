@@ -1,4 +1,4 @@
-"""Decompositions of matrices, and what they solve.
+"""Decompositions of matrices, and functions that use them, such as solvers.
 
 Matrices are the last two dimensions of an array; other dimensions are a batch. CPUs run the
 decompositions with LAPACK, and NVIDIA's GPUs with cuSOLVER; other platforms and StableHLO's

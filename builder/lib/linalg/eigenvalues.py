@@ -53,24 +53,24 @@ from builder.ops.reshaping import pad_in_dim, reshape, slice_in_dim
 def eigh(a: XlaOp, lower: bool = True, sort_eigenvalues: bool = True) -> tuple[XlaOp, XlaOp]:
     """Return the eigenvectors and eigenvalues of symmetric or Hermitian matrices.
 
-    Recorded as the composite op `xlabuilder.eigh`, which CPUs and NVIDIA's GPUs run with LAPACK and
-    cuSOLVER. Its portable algorithm is Jacobi's method. It ends when the elements beside the
-    diagonal are rounding errors, or after a fixed number of sweeps. The parameters `max_iter` and
-    `tol` of XLA's function have no counterpart.
+    The function records the composite op `xlabuilder.eigh`. CPUs run it with LAPACK, NVIDIA's GPUs
+    with cuSOLVER. The portable algorithm for other platforms is Jacobi's method. It ends when all
+    elements off the diagonal are rounding errors, or after a fixed number of sweeps. The parameters
+    `max_iter` and `tol` of XLA's function have no counterpart.
 
     Args:
         a: matrices [..., n, n] of floating-point or complex type. Only one triangle and the real
             part of the diagonal are read. Types other than f32, f64, c64 and c128 are computed in
             f32, and the results are converted back.
         lower: True to read the lower triangle, False to read the upper one.
-        sort_eigenvalues: whether the eigenvalues must be in ascending order. They are, in any case.
+        sort_eigenvalues: has no effect: the eigenvalues are always in ascending order.
 
     Returns:
         Two arrays. The first, of the shape of `a`, has the eigenvectors, which are orthonormal, in
         its columns. The second, of the real type and the sizes [..., n], has the eigenvalues, so
         that ``a v[:, i] == w[i] v[:, i]``. If a matrix has elements that are not finite, its
-        results are NaN. Bounded sizes of `a` are bounded in the first array, and at their bounds in
-        the second, where the eigenvalues come first and the rest is undefined.
+        results are NaN. A bounded size of `a` is bounded in the first array. In the second array it
+        is fixed, at the bound: the eigenvalues come first, and the rest is undefined.
 
     Raises:
         ShapeInferenceError: `a` has fewer than two dimensions, is not square, has another type or
@@ -105,7 +105,7 @@ def eigvalsh(a: XlaOp, lower: bool = True) -> XlaOp:
         lower: True to read the lower triangle, False to read the upper one.
 
     Returns:
-        An array of the real type and the sizes [..., n], at the bounds of bounded sizes.
+        An array of the real type and the sizes [..., n]. A bounded size becomes its bound.
 
     Raises:
         ShapeInferenceError: `a` has fewer than two dimensions, is not square, has another type or
@@ -127,11 +127,10 @@ def eigvalsh(a: XlaOp, lower: bool = True) -> XlaOp:
 
 
 def _upper_triangle(op: str, a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp]:
-    """Return the upper triangle of Hermitian matrices, whose lower or upper triangle is given.
+    """Return the upper triangle of Hermitian matrices, from their lower or upper triangle.
 
-    LAPACK reads the adjoint of an array in row-major order as its columns, without a copy.
-
-    Beyond bounded sizes, the diagonal has a number larger than all eigenvalues, so that the
+    LAPACK reads the rows of a row-major array as columns, so it gets the adjoint without a copy.
+    Beyond bounded sizes, the elements of the diagonal are larger than all eigenvalues, so that the
     eigenvalues of this padding come last.
 
     Returns:
@@ -167,7 +166,7 @@ def _upper_triangle(op: str, a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp]:
 
 @computation
 def _eigh(a: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Rotate pairs of rows and columns until all elements beside the diagonal vanish."""
+    """Rotate pairs of rows and columns until all elements off the diagonal vanish."""
     upper, power = scaled(as_batch(a))
     count, n, _ = shape_of(upper).dimensions
     is_upper = counted_along(upper, 1) <= counted_along(upper, 2)

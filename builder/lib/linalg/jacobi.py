@@ -1,10 +1,10 @@
-"""What eigenvalues and singular values share: arguments, and portable Jacobi methods.
+"""Arguments and portable Jacobi methods that eigenvalues and singular values share.
 
 In the portable Jacobi methods, each matrix of a batch [b, n, m] has an even number n of rows. A
 round rotates n / 2 pairs: row i of the first half with row i of the second half. Then `exchanged`
-rearranges the rows, such that n - 1 rounds, a sweep, rotate each pair once and bring each row back
-to its place. It is the order of a round-robin tournament, in which all but the first player move
-around a circle.
+rearranges the rows. A sweep of n - 1 rounds rotates each pair once and brings each row back to its
+place. It is the order of a round-robin tournament, in which all but the first player move around a
+circle.
 
 Brent, Luk: The solution of singular-value and symmetric eigenvalue problems on multiprocessor
 arrays. SIAM J. Sci. Stat. Comput. 6 (1985).
@@ -46,7 +46,7 @@ def floating_matrices(op: str, name: str, value: XlaOp) -> XlaOp:
 
 
 def finite_only(matrices: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Return zeros instead of matrices that are not finite; and whether they are, [..., 1, 1].
+    """Replace matrices that are not finite by zeros; also return which are finite, [..., 1, 1].
 
     Libraries may loop forever on NaNs.
     """
@@ -191,7 +191,7 @@ def swept(
 
 
 def orthonormal(rows: XlaOp) -> XlaOp:
-    """Return rows that are orthonormal up to rounding, of rows that are so approximately.
+    """Return orthonormal rows, up to rounding, from rows that are approximately orthonormal.
 
     One step of Newton's method removes the rounding errors of the rotations.
     """

@@ -1,4 +1,4 @@
-"""What the decompositions share: their arguments, types and sizes, and the composite op.
+"""Arguments, types, sizes and the composite op that the decompositions share.
 
 A decomposition is recorded as a `composite` op on matrices of fixed sizes, in f32, f64, c64 or
 c128. The computation of the op is a portable algorithm. `lowering.legalize.linalg` replaces the
@@ -97,7 +97,7 @@ def working_type(element_type: PrimitiveType) -> PrimitiveType:
 
 
 def prepared(array: XlaOp, masked: Sequence[int] = ()) -> XlaOp:
-    """Return an array in the working type and at its bounds.
+    """Return an array in the working type, with the bounds as fixed sizes.
 
     Args:
         array: an array.
@@ -118,7 +118,7 @@ def prepared(array: XlaOp, masked: Sequence[int] = ()) -> XlaOp:
 
 
 def restored(result: XlaOp, array: XlaOp) -> XlaOp:
-    """Return a result in the element type and with the bounded sizes of an array."""
+    """Return a result with the element type and the bounded sizes of an array."""
     shape = shape_of(array)
     result = as_type(result, shape.element_type)
     for dimension, is_dynamic in enumerate(shape.dynamic_dimensions):

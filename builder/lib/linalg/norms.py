@@ -37,8 +37,8 @@ def norm(x: XlaOp, ord: Order = None, axis: Axes = None, keepdims: bool = False)
 
     Powers of elements may overflow or underflow.
 
-    One axis is a vector, two axes are a matrix of rows and columns; the other dimensions are a
-    batch. Without `axis`, an array of one or two dimensions is one vector or matrix.
+    One axis selects vectors, two axes select matrices (rows, columns); the other dimensions are a
+    batch. Without `axis`, an array of one or two dimensions is a single vector or matrix.
 
     Args:
         x: an array of floating-point or complex type. Types narrower than f32 are computed in f32,
@@ -51,7 +51,8 @@ def norm(x: XlaOp, ord: Order = None, axis: Axes = None, keepdims: bool = False)
               elements that are not 0.
             - For matrices: "fro" as None; "nuc" for the sum of singular values; 2 and -2 for the
               largest and the smallest singular value; 1 and -1 for the largest and the smallest sum
-              of the absolute values of a column; inf and -inf for those of a row.
+              of the absolute values of a column; inf and -inf for the largest and the smallest sum
+              of a row.
         axis: one dimension or two.
         keepdims: whether the dimensions remain, of size 1.
 

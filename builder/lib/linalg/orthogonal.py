@@ -47,7 +47,7 @@ _PANEL: Final = 128
 
 @library_function("QrExplicit")
 def qr(a: XlaOp, full_matrices: bool = False) -> tuple[XlaOp, XlaOp]:
-    """Decompose matrices as a = Q R, with orthonormal columns in Q and an upper triangle R.
+    """Decompose matrices as a = Q R, with orthonormal columns in Q and an upper triangular R.
 
     Args:
         a: matrices [..., m, n]; see `qr_decomposition`.
@@ -55,7 +55,8 @@ def qr(a: XlaOp, full_matrices: bool = False) -> tuple[XlaOp, XlaOp]:
 
     Returns:
         Q and R: [..., m, k] and [..., k, n], where k is m if `full_matrices`, and else min(m, n).
-        The diagonal of R may be negative. Sizes of `a` that remain whole may be bounded.
+        The diagonal of R may be negative. A bounded size of `a` is bounded in the results where it
+        occurs unchanged.
 
     Raises:
         ShapeInferenceError: `a` has fewer than two dimensions, or an unbounded size;
@@ -91,8 +92,8 @@ def qr(a: XlaOp, full_matrices: bool = False) -> tuple[XlaOp, XlaOp]:
 def qr_decomposition(a: XlaOp) -> tuple[XlaOp, XlaOp]:
     """Decompose matrices as a = Q R, with Q as a product of Householder reflectors.
 
-    Recorded as the composite op `xlabuilder.qr`, which CPUs and NVIDIA's GPUs run with LAPACK and
-    cuSOLVER. `qr` returns Q and R.
+    The function records the composite op `xlabuilder.qr`, which CPUs run with LAPACK and NVIDIA's
+    GPUs with cuSOLVER. `qr` returns Q and R.
 
     Args:
         a: matrices [..., m, n] of any type. Types other than f32, f64, c64 and c128 are computed in
@@ -102,7 +103,7 @@ def qr_decomposition(a: XlaOp) -> tuple[XlaOp, XlaOp]:
         Two arrays. The first has the shape of `a`: R on and above the diagonal, and below it the
         reflectors, each in a column without its leading 1. The second, [..., min(m, n)], has the
         factors ``tau`` of the reflectors, ``I - tau v v^H``. Q is the product of the reflectors. A
-        bounded size of `a` is bounded in the first; the second has the bound.
+        bounded size of `a` is bounded in the first array, and becomes its bound in the second.
 
     Raises:
         ShapeInferenceError: `a` has fewer than two dimensions, or an unbounded size.
@@ -128,8 +129,8 @@ def qr_decomposition(a: XlaOp) -> tuple[XlaOp, XlaOp]:
 def product_of_elementary_householder_reflectors(a: XlaOp, taus: XlaOp) -> XlaOp:
     """Return the first columns of a product of Householder reflectors ``I - tau v v^H``.
 
-    Recorded as the composite op `xlabuilder.householder_product`, which CPUs and NVIDIA's GPUs run
-    with LAPACK and cuSOLVER.
+    The function records the composite op `xlabuilder.householder_product`, which CPUs run with
+    LAPACK and NVIDIA's GPUs with cuSOLVER.
 
     Args:
         a: matrices [..., m, n], with n not greater than m. Column i has the elements of vector v_i

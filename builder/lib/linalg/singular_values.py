@@ -55,10 +55,11 @@ from builder.types.primitive_type import s32
 def svd(a: XlaOp, *, full_matrices: bool = True) -> tuple[XlaOp, XlaOp, XlaOp]:
     """Decompose matrices as u diag(d) v^H, with singular values d.
 
-    Recorded as the composite op `xlabuilder.svd` or `xlabuilder.thin_svd`, which CPUs and NVIDIA's
-    GPUs run with LAPACK and cuSOLVER. Their portable algorithm is Jacobi's one-sided method. It
-    ends when the columns are orthogonal up to rounding errors, or after a fixed number of sweeps.
-    The parameters `max_iter` and `epsilon` of XLA's function have no counterpart.
+    The function records the composite op `xlabuilder.svd` or `xlabuilder.thin_svd`. CPUs run these
+    with LAPACK, NVIDIA's GPUs with cuSOLVER. The portable algorithm for other platforms is Jacobi's
+    one-sided method. It ends when the columns are orthogonal up to rounding errors, or after a
+    fixed number of sweeps. The parameters `max_iter` and `epsilon` of XLA's function have no
+    counterpart.
 
     Args:
         a: matrices [..., m, n] of floating-point or complex type. Types other than f32, f64, c64
@@ -69,9 +70,9 @@ def svd(a: XlaOp, *, full_matrices: bool = True) -> tuple[XlaOp, XlaOp, XlaOp]:
         Three arrays: u [..., m, m] or [..., m, k], whose columns are orthonormal; d [..., k] of the
         real type, nonnegative and in descending order; and v [..., n, n] or [..., n, k], whose
         columns are orthonormal. v is not transposed. If a matrix has elements that are not finite,
-        its results are NaN. For a bounded size, the results have bounded numbers of columns and of
-        singular values, and their numbers of rows are the bounds; elements beyond the size count as
-        zeros.
+        its results are NaN. If a size of `a` is bounded, the numbers of columns and of singular
+        values of the results are bounded, and their numbers of rows are the bounds. Elements beyond
+        the size count as zeros.
 
     Raises:
         ShapeInferenceError: `a` has fewer than two dimensions, another type or an unbounded size;
@@ -137,7 +138,7 @@ def svdvals(a: XlaOp) -> XlaOp:
 
 
 def _smaller_dimension(a: XlaOp) -> int:
-    """Return the dimension with min(m, n) elements; that of the columns of a square matrix."""
+    """Return the dimension with min(m, n) elements; for square matrices, that of the columns."""
     *_, m, n = shape_of(a).dimensions
     return shape_of(a).rank - (1 if m >= n else 2)
 
@@ -145,8 +146,8 @@ def _smaller_dimension(a: XlaOp) -> int:
 def _is_tall(a: XlaOp) -> bool:
     """Return whether there are more rows than columns.
 
-    Square matrices are not tall, because LAPACK reads the adjoint of an array in row-major order as
-    its columns, without a copy.
+    Square matrices are not tall, because LAPACK reads the rows of a row-major array as columns: it
+    gets the adjoint without a copy.
     """
     *_, m, n = shape_of(a).dimensions
     return m > n
@@ -230,7 +231,7 @@ def _rotated_columns(batch: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
     Returns:
         The lengths of the columns in descending order; the rotated columns, as rows; and the
-        rotations, whose product with the transposed matrix the columns are.
+        rotations. The rotated columns are the product of the rotations and the transposed matrix.
     """
     matrix, power = scaled(batch)
     count, m, n = shape_of(matrix).dimensions
@@ -259,7 +260,7 @@ def _rotated_columns(batch: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _rotate_pairs(columns: XlaOp, rotations: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Make each pair of columns, which are rows here, orthogonal."""
+    """Make the columns of each pair orthogonal. Columns are rows of the array here."""
     first, second = halves(columns, 1)
     b = sum(maybe_conjugate(first, True) * second, 2, keepdims=True)
     a, d = (sum(squared_magnitude(half), 2, keepdims=True) for half in (first, second))

@@ -133,8 +133,8 @@ def lstsq(a: XlaOp, b: XlaOp) -> XlaOp:
             [..., m] if it has one dimension less than `a`.
 
     Returns:
-        The solutions [..., n, k] or [..., n] with the smallest ``|a x - b|``; if m < n, the
-        smallest of these.
+        The solutions [..., n, k] or [..., n] with the smallest ``|a x - b|``. If m < n, there are
+        several; the result is the one with the smallest ``|x|``.
 
     Raises:
         ShapeInferenceError: the sizes or types do not fit; a size is not fixed.
@@ -202,7 +202,7 @@ def triangle_solved(
     unit_diagonal: bool = False,
     transpose_a: TransposeLike = "NO_TRANSPOSE",
 ) -> XlaOp:
-    """Record `triangular_solve` of prepared arrays as a composite op, which CPUs run with BLAS."""
+    """Record `triangular_solve` of prepared arrays as a composite op that CPUs run with BLAS."""
     attributes = {"lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
     algorithm = _triangular_solve(lower, unit_diagonal, transpose_a)
     return decomposed("triangular_solve", algorithm, a, b, **attributes)[0]

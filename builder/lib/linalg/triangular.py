@@ -41,19 +41,19 @@ _PANEL: Final = 128
 def lu(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """Decompose matrices as P a = L U, with partial pivoting.
 
-    Recorded as the composite op `xlabuilder.lu`, which CPUs and NVIDIA's GPUs run with LAPACK and
-    cuSOLVER.
+    The function records the composite op `xlabuilder.lu`, which CPUs run with LAPACK and NVIDIA's
+    GPUs with cuSOLVER.
 
     Args:
         a: matrices [..., m, n] of any type. Types other than f32, f64, c64 and c128 are computed in
             f32, integers of more than 16 bits in f64, and the factors are converted back.
 
     Returns:
-        Three arrays. The first has the shape of `a`: L below the diagonal, without its diagonal of
-        ones, and U on and above the diagonal. The second, s32[..., min(m, n)], has the exchanges:
-        step i exchanges rows i and ``pivots[i]``, counted from 0. The third, s32[..., m], is the
-        permutation: row i of L U is row ``permutation[i]`` of `a`. A bounded size of `a` is bounded
-        in the first; the others have the bound as a fixed size.
+        Three arrays. The first has the shape of `a`: U is on and above the diagonal, L below it.
+        The diagonal of L, which consists of ones, is not stored. The second, s32[..., min(m, n)],
+        has the exchanges: step i exchanges rows i and ``pivots[i]``, counted from 0. The third,
+        s32[..., m], is the permutation: row i of L U is row ``permutation[i]`` of `a`. A bounded
+        size of `a` is bounded in the first array; the other arrays have the bound as a fixed size.
 
     Raises:
         ShapeInferenceError: `a` has fewer than two dimensions, or an unbounded size.

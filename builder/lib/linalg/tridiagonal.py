@@ -35,10 +35,10 @@ def tridiagonal_solver(
 ) -> XlaOp:
     """Solve systems of linear equations with tridiagonal matrices.
 
-    Recorded as the composite op `xlabuilder.tridiagonal_solve`. CPUs run it with LAPACK, which
-    exchanges rows for accuracy. The portable algorithm is Thomas's, without exchanges, which
-    needs matrices that are diagonally dominant or positive definite. It is the only one in XLA,
-    whose function has a parameter for the algorithm.
+    The function records the composite op `xlabuilder.tridiagonal_solve`. CPUs run it with LAPACK,
+    which exchanges rows for accuracy. The portable algorithm is Thomas's. It does not exchange
+    rows, so matrices must be diagonally dominant or positive definite. XLA's function has a
+    parameter for the algorithm, with Thomas's as the only choice.
 
     Args:
         lower_diagonal, main_diagonal, upper_diagonal: the diagonals, [..., 1, n].

@@ -1,4 +1,4 @@
-"""Special functions: of errors, gamma, Bessel and zeta.
+"""Special functions: the error, gamma, Bessel and zeta functions.
 
 XLA: math.h of the client library. Types of at most 16 bits are computed in f32, as in XLA.
 

@@ -66,7 +66,7 @@ _DROPPED_BY_F32: Final = 12, 18
 def bessel_i0e(x: XlaOp) -> XlaOp:
     """Return exp(-|x|) I0(x): the scaled modified Bessel function of the first kind and order 0.
 
-    The derivative at 0 is 0, the mean of those from both sides.
+    The derivative at 0 is 0, the mean of the derivatives from both sides.
 
     Accuracy: 4 ulps.
 
@@ -155,7 +155,7 @@ def _far(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
 def _chebyshev(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
     """Return the sum of a Chebyshev series in x / 2 by Clenshaw's recurrence.
 
-    The coefficient of the highest order is the first; half of the last one counts.
+    The first coefficient is that of the highest order. The last one counts half.
     """
     last: XlaOp | float = 0.0
     value: XlaOp | float = coefficients[0]

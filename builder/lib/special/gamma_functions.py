@@ -40,8 +40,8 @@ BERNOULLI: Final = (
 def lgamma(x: XlaOp) -> XlaOp:
     """Return log(|gamma(x)|); +infinity at 0, the negative integers and the infinities.
 
-    Accuracy: 3 ulps from -0.5 on, and 4 ulps on devices without a fused multiply-add; below -0.5,
-    4 ulps of the largest of the result, lgamma(-x) and 1.
+    Accuracy: 3 ulps from -0.5 on, and 4 ulps on devices without a fused multiply-add; below -0.5, 4
+        ulps of the largest of these: the result, lgamma(-x), and 1.
 
     Args:
         x: a floating-point array.
@@ -67,7 +67,7 @@ def lgamma(x: XlaOp) -> XlaOp:
 def digamma(x: XlaOp) -> XlaOp:
     """Return the derivative of log(gamma(x)); -infinity at 0, NaN at the negative integers.
 
-    Accuracy: 2 ulps of the result or of 1, the larger one; below -0.5, 8 ulps.
+    Accuracy: 2 ulps of the larger of the result and 1; below -0.5, 8 ulps.
 
     Args:
         x: a floating-point array.
@@ -132,8 +132,8 @@ def _moved_to_two(x: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     Numbers below -0.5 are replaced by their absolute values.
 
     Returns:
-        The distance z of the moved number from 2, the quotient of gamma(2 + z) and gamma(x) or its
-        inverse (the one of at least about 1), and the sum of the inverses of its factors.
+        The distance z of the moved number from 2; the quotient of gamma(2 + z) and gamma(x), or the
+        inverse of this quotient if that is larger; and the sum of the inverses of its factors.
     """
     size = abs(x)
     number = size

@@ -48,8 +48,8 @@ def regularized_incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     The result is NaN where a or b is not positive, or x is outside [0, 1].
     It has no derivative with respect to a and b.
 
-    Accuracy: 32 ulps of the result for x below (a - 1/2) / (a + b), times the negative logarithm of
-    a result below 1 / e; otherwise 32 ulps of 1.
+    Accuracy: for x below (a - 1/2) / (a + b), 32 ulps of the result, multiplied by -log(result) if
+        the result is below 1 / e; for larger x, 32 ulps of 1.
 
     Args:
         a: the first parameters, an array of f16, bf16, f32 or f64.
@@ -140,14 +140,14 @@ def slope_of_incomplete_beta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
 def _beta_density(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp, divisor: XlaOp | None) -> XlaOp:
     """Return x^a (1 - x)^b / B(a, b), where B is the beta function, divided by a or b.
 
-    The logarithms of large gamma functions would cancel. So those of numbers from 8 on are
-    Stirling's series, whose leading terms are combined with the powers.
+    The logarithms of large gamma functions would cancel. So for numbers from 8 on they are computed
+    by Stirling's series, and its leading terms are combined with the powers.
 
     Args:
         a, b, x: see `regularized_incomplete_beta`.
         difference: a - (a + b) x.
         divisor: a or b; None to divide by x and 1 - x instead. For small a and b the quotient is in
-            the normal range if the density is not.
+            the normal range even if the density is not.
     """
     is_slope = divisor is None
     rest, log_x = 1.0 - x, log(x)
@@ -190,8 +190,9 @@ def _log_ratio_less(change: XlaOp, x: XlaOp, factor: XlaOp) -> XlaOp:
 def _beta_fraction(a: XlaOp, b: XlaOp, x: XlaOp, difference: XlaOp, is_used: XlaOp) -> XlaOp:
     """Return a I(a, b, x) / (x^a (1 - x)^b / B(a, b)), given `difference`, a - (a + b) x.
 
-    The even part of the continued fraction DLMF 8.17.22, by Steed's method: the fraction is the sum
-    of the differences of its convergents, whose rounding errors decrease with them.
+    It is the even part of the continued fraction DLMF 8.17.22, computed by Steed's method, which
+    adds the differences of successive convergents. The rounding errors decrease with the
+    differences.
     """
     a, b = select(is_used, a, 1.0), select(is_used, b, 1.0)
     x, difference = select(is_used, x, 0.0), select(is_used, difference, 1.0)

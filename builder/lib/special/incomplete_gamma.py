@@ -59,7 +59,7 @@ _UNIFORM_ETA: Final = 0.34
 
 
 def is_uniform(a: XlaOp, x: XlaOp) -> XlaOp:
-    """Return where the expansion is used: for large a and x near a."""
+    """Return whether the expansion is used: for large a and x near a."""
     return and_(ge(a, _UNIFORM_FROM), lt(abs((x - a) / a), _UNIFORM_RATIO))
 
 
@@ -74,7 +74,7 @@ def uniform_tails(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def uniform_gradient(a: XlaOp, x: XlaOp) -> XlaOp:
-    """Return the derivative of P(a, x) by a, over the density: that of the expansion."""
+    """Return the derivative of P(a, x) by a, divided by the density, from the expansion."""
     ratio, eta = _eta(a, x)
     is_f64 = is_double(a)
     rows = _uniform_coefficients(is_f64)
@@ -93,7 +93,7 @@ def uniform_gradient(a: XlaOp, x: XlaOp) -> XlaOp:
 
 
 def _eta(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Return r = x / a - 1 and eta, which has its sign: half of its square is r - log(1 + r)."""
+    """Return r = x / a - 1, and eta: of r's sign, with eta**2 / 2 = r - log(1 + r)."""
     ratio = (x - a) / a
     return ratio, sign(ratio) * sqrt(log1p_less(ratio) * -2.0)
 
@@ -138,7 +138,7 @@ def _uniform_coefficients(is_f64: bool) -> tuple[tuple[float, ...], ...]:
 
 @cache
 def _mu_coefficients(count: int) -> tuple[Fraction, ...]:
-    """Return those of eta, eta^2, ... in the series of x / a - 1 (DLMF 8.12.13)."""
+    """Return the coefficients of eta, eta^2, ... in the series of x / a - 1 (DLMF 8.12.13)."""
     alpha = [Fraction(0), Fraction(1)]
     for n in range(2, count + 1):
         products = sum(j * alpha[j] * alpha[n - j + 1] for j in range(2, n))
@@ -156,7 +156,7 @@ def igamma(a: XlaOp, x: XlaOp) -> XlaOp:
 
     The result is NaN where a is not positive or x is negative.
 
-    Accuracy: 5 ulps, times the negative logarithm of a result below 1 / e.
+    Accuracy: 5 ulps, multiplied by -log(result) if the result is below 1 / e.
 
     Args:
         a: the parameters, a floating-point array.
@@ -215,7 +215,7 @@ def igamma_grad_a(a: XlaOp, x: XlaOp) -> XlaOp:
     The result is NaN where a is not positive or x is negative. It has no derivative with
     respect to a.
 
-    Accuracy: 6 ulps, times the negative logarithm of an absolute result below 1 / e.
+    Accuracy: 6 ulps, multiplied by -log(abs(result)) if abs(result) is below 1 / e.
 
     Args:
         a: the parameters, a floating-point array.
@@ -241,8 +241,8 @@ def igamma_grad_a(a: XlaOp, x: XlaOp) -> XlaOp:
 def random_gamma_grad(a: XlaOp, x: XlaOp) -> XlaOp:
     """Return the derivative of a sample x of the gamma distribution with respect to its shape a.
 
-    It is the derivative of x where `igamma` (a, x) is constant. The result is NaN where a is not
-    positive or x is negative. It has no derivative.
+    It is the derivative dx / da at a constant value of `igamma` (a, x). The result is NaN where a
+    is not positive or x is negative. It has no derivative.
 
     Accuracy: 40 ulps.
 
@@ -342,7 +342,7 @@ def _incomplete_gamma_gradient(a: XlaOp, x: XlaOp, *, is_sample: bool) -> XlaOp:
 
 
 def _is_inside(a: XlaOp, x: XlaOp, is_near: XlaOp) -> XlaOp:
-    """Return where a series or a continued fraction determines the result."""
+    """Return whether a series or a continued fraction determines the result."""
     is_finite = and_(lt(a, math.inf), lt(x, math.inf))
     return and_(and_(is_finite, not_(is_near)), and_(gt(a, 0.0), gt(x, 0.0)))
 
@@ -402,8 +402,8 @@ def _gamma_fraction(
 ) -> tuple[XlaOp, XlaOp]:
     """Return the continued fraction of gamma(a, x) exp(x) / x^a, and its derivative by a.
 
-    Steed's method: the fraction is the sum of the differences of its convergents, whose rounding
-    errors decrease with them.
+    Steed's method adds the differences of successive convergents. The rounding errors decrease with
+    the differences.
     """
     a, x = select(is_used, a, 1.0), select(is_used, x, 2.0)
     eps = eps_of(x)

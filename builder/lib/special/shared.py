@@ -24,7 +24,7 @@ def in_f32(function: Callable[..., XlaOp], *operands: XlaOp) -> XlaOp:
 
 
 def polynomial(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
-    """Return the polynomial of the coefficients, that of the highest power first."""
+    """Return the polynomial with these coefficients; the first one is that of the highest power."""
     value = x * coefficients[0]
     for coefficient in coefficients[1:-1]:
         value = (value + coefficient) * x

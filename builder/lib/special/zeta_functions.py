@@ -34,12 +34,11 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     """Return the Hurwitz zeta function, the sum of (q + k)^(-x) over the integers k from 0.
 
     The result is infinite where x is 1, and NaN where x is below 1 or where q is negative and x is
-    not an integer. Where q is 0 or a negative integer, it is infinite for even x and for 1, and NaN
-    otherwise.
-    For negative q it has no derivative with respect to x: there it is NaN.
+    not an integer. Where q is 0 or a negative integer, the result is infinite if x is even or 1,
+    and otherwise NaN. For negative q there is no derivative with respect to x: it is NaN.
 
-    Accuracy: 4 + x / 4 ulps. For negative q and odd x terms cancel, and these are ulps of the
-    largest term. Terms below the normal range are lost.
+    Accuracy: 4 + x / 4 ulps of the result; of the largest term for negative q and odd x, because
+        terms cancel there. Terms below the normal range are lost.
 
     Args:
         x: the exponents, a floating-point array.
@@ -126,12 +125,12 @@ def _scaled_zeta(x: XlaOp, q: XlaOp) -> XlaOp:
 def _with_rest(
     powers: Sequence[XlaOp], last: XlaOp, before_last: XlaOp, x: XlaOp, end: XlaOp
 ) -> XlaOp:
-    """Add the Euler-Maclaurin formula for the terms from `last` on to the first terms.
+    """Add to the first terms the rest, from the term `last` on, by the Euler-Maclaurin formula.
 
     Args:
         powers: the first terms.
-        last: end^(-x), as scaled as the terms.
-        before_last: end^(1 - x), scaled likewise.
+        last: end^(-x), with the same scale as the terms.
+        before_last: end^(1 - x), with the same scale.
         x: the exponents.
         end: the base of the term `last`.
     """

@@ -86,7 +86,7 @@ def _init_fix(init: Shape, scalar: ArrayShape) -> str:
 
 
 def equal_sizes(check: Check, arrays: Sequence[ArrayShape]) -> None:
-    """Check that the operands have the same sizes. An unbounded size may be any size."""
+    """Check that the operands have the same sizes. An unbounded size matches any size."""
     first = arrays[0]
     # StableHLO reduce (C1), reduce_window (C2), sort (C3)
     for index, array in enumerate(arrays):

@@ -282,31 +282,34 @@ def _planner(
 ) -> Callable[..., tuple[Shape, Mapping[str, Any]]]:
     """Return the function that infers the shape and makes the attributes of a new signature."""
 
+    infer, recorded = _taking(rule), _taking(attributes)
+
     def plan(*values: Any) -> tuple[Shape, Mapping[str, Any]]:
         arguments = dict(zip(names, values, strict=True), op=name)
-        shape = rule(**_taken(rule, arguments))
-        arguments["result"] = shape
-        recorded = attributes(**_taken(attributes, arguments))
-        return shape, shared_attributes(**recorded) if recorded else NO_ATTRIBUTES
+        arguments["result"] = shape = infer(arguments)
+        found = recorded(arguments)
+        return shape, shared_attributes(**found) if found else NO_ATTRIBUTES
 
     return plan
 
 
-def _taken(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments that a function has parameters for."""
-    names = _parameters_of(function)
-    if names is None:
-        return arguments
-    return {name: value for name, value in arguments.items() if name in names}
+def _taking(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function that calls `function` with the arguments that it has parameters for."""
+    # Found when it is first called, because `inspect.signature` would slow down the import.
+    names: tuple[str, ...] | None = None
+    takes_all = False
 
+    def call(arguments: Mapping[str, Any]) -> Any:
+        nonlocal names, takes_all
+        if names is None:
+            parameters = inspect.signature(function).parameters
+            takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+            names = tuple([name for name in parameters if name in arguments])
+        if takes_all:
+            return function(**arguments)
+        return function(**{name: arguments[name] for name in names})
 
-@cache  # of the rules of ops; `inspect.signature` takes longer than most rules
-def _parameters_of(function: Callable[..., Any]) -> frozenset[str] | None:
-    """Return the names of a function's parameters; None if it takes arguments of any name."""
-    parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return None
-    return frozenset(parameters)
+    return call
 
 
 @cache  # there are few forms

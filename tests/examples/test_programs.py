@@ -56,6 +56,12 @@ def test_the_programs_have_at_most_one_and_a_half_times_the_lines_of_jax(name: s
     assert ours <= 1.5 * theirs
 
 
+def test_the_table_of_the_documentation() -> None:
+    writer = load_script("tools/write_programs.py")
+    page = writer.PAGE.read_text(encoding="utf-8")
+    assert page == writer.with_table(page, writer.table()), "run tools/write_programs.py"
+
+
 def test_the_products_of_the_edited_export_are_narrow(tmp_path: Path) -> None:
     module = load_script("examples/edit_export.py")
     values = module.random_arguments(seed=1)

@@ -76,7 +76,7 @@ def random_weights(seed: int) -> list[Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=10)
     images, labels, test_images, test_classes = digits.load_digits()
     minibatches = images.reshape(-1, digits.BATCH, 8, 8, 1)
     parameters: Any = random_weights(seed=0)

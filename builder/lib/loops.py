@@ -1,7 +1,7 @@
 """Loops whose state is several values, and nested tuples as nested Python tuples.
 
 XLA: loops.h and tuple.h of the client library, whose `ShapeTree` is a nested Python tuple here.
-`builder` is needed only for a loop without initial values.
+`builder` is needed only for a loop without ops among its initial values.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from builder.checking import integer
 from builder.errors import OperandError, ShapeInferenceError, SignatureError, brief, error_of
+from builder.graph.foreign_values import RECORDING
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.lib.registry import library_function
@@ -109,13 +110,14 @@ def while_loop_helper(
         initial_values: arrays, tuples or tokens. A number or a NumPy array is a constant, see
             `builder.while_`.
         name: the name of the loop; its computations are NAME_condition and NAME_body.
-        builder: records the loop; by default the builder of the initial values.
+        builder: records the loop; by default the builder of the initial values, and without ops
+            among them that of the innermost function that is being recorded.
 
     Returns:
         The last values.
 
     Raises:
-        OperandError: there are neither initial values nor a builder; a value is not an op.
+        OperandError: there is no builder; a value is neither an op nor a number or an array.
         SignatureError: the condition is not a scalar pred; the body returns another number of
             values, or values of other shapes.
 
@@ -156,7 +158,8 @@ def for_each_index(
         initial_values: arrays, tuples or tokens. A number or a NumPy array is a constant, see
             `builder.while_`.
         name: the name of the loop; its computations are NAME_condition and NAME_body.
-        builder: records the loop; by default the builder of the initial values.
+        builder: records the loop; by default the builder of the initial values, and without ops
+            among them that of the innermost function that is being recorded.
 
     Returns:
         The last values.
@@ -164,7 +167,7 @@ def for_each_index(
     Raises:
         ShapeInferenceError: the type is not an integer type, or can't represent the number; the
             number is negative.
-        OperandError: there are neither initial values nor a builder; a value is not an op.
+        OperandError: there is no builder; a value is neither an op nor a number or an array.
         SignatureError: the body returns another number of values, or values of other shapes.
 
     Example:
@@ -230,7 +233,7 @@ def _initial_values(
     """Return the initial values as ops, and the builder that records the loop."""
     values = need_initial_values(op, "initial value", initial_values)
     is_of_ops = any(isinstance(value, XlaOp) for value in values)
-    if is_of_ops or (values and builder is None):
+    if is_of_ops or (builder is None and RECORDING.builders):
         recorder = builder_of_values(op, "initial value", values)
     else:
         recorder = _builder(op, builder)._target(op)
@@ -273,7 +276,7 @@ def _results(op: str, results: Any, count: int) -> Sequence[XlaOp]:
 
 def _builder(op: str, builder: Any) -> XlaBuilder:
     if not isinstance(builder, XlaBuilder):
-        rule = "a loop without initial values needs a builder"
+        rule = "a loop without ops among its initial values needs a builder"
         raise error_of(
             OperandError, op, rule, "pass builder=b, where b is an XlaBuilder", got=brief(builder)
         )

@@ -711,9 +711,12 @@ def _branch_operands(
     """Return the operands of branches with their numbers and arrays recorded as constants."""
     found = []
     for index, operand in enumerate(operands):
-        if operand is not None:
-            argument = f"branch operand {index}"
+        argument = f"branch operand {index}"
+        if isinstance(operand, _SEQUENCES):
             need_initial_values("conditional", f"{argument} element", operand)
+        elif operand is not None and not is_initial_value(operand):
+            need_op("conditional", argument, operand)
+        if operand is not None:
             expected = _parameter_shapes(computations[index]) if index < len(computations) else ()
             operand = _with_constants("conditional", argument, operand, expected, builder)
         found.append(operand)

@@ -124,8 +124,10 @@ def test_numbers_alone(b: xb.XlaBuilder) -> None:
             xb.while_(never, same, init)
     with pytest.raises(xb.OperandError, match=f"scan: .*{match}"):
         xb.scan([], 0, lambda c: c + 1, 0, 5)
-    with pytest.raises(xb.OperandError, match=r"for_each_index: .*\nfix: pass one initial value"):
+    with pytest.raises(xb.OperandError, match=r"for_each_index: .*\nfix: pass builder=b"):
         lib.for_each_index(5, xb.s32, lambda i, values: values, [0])
+    [count] = lib.for_each_index(5, xb.s32, lambda i, values: values, [0], builder=b)
+    assert count.builder is b
 
 
 def test_numbers_alone_in_a_function() -> None:

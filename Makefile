@@ -94,6 +94,7 @@ docs: $(STAMP) ## write the generated parts of the documentation
 	@$(VENV) tools/write_xla_client.py
 	@$(VENV) tools/write_defects.py
 	@$(VENV) tools/write_derivatives.py
+	@$(VENV) tools/write_programs.py
 	@$(VENV) tools/write_surface.py
 	@$(VENV) tools/write_readme.py
 	@$(VENV) tools/write_notebooks.py

@@ -1,4 +1,4 @@
-"""Train the classifier of digits.py on several devices, each with a part of every minibatch.
+"""Train the classifier of digits.py on four devices, each with a part of every minibatch.
 
 Each replica computes the gradients of its images, `all_reduce` adds them over all replicas, and
 each replica updates its copy of the parameters by the same step. The results are those of one
@@ -7,7 +7,8 @@ stay on the devices for the next epoch.
 
     python examples/data_parallel.py [--replicas N] [--epochs N]
 
-On a CPU, jax is configured to provide several devices. GPUs and TPUs need no configuration.
+`--replicas` selects another number of devices. On a CPU, jax is configured to provide them. GPUs
+and TPUs need no configuration.
 """
 
 from __future__ import annotations
@@ -36,11 +37,6 @@ def train_epoch(replicas: int) -> xb.XlaComputation:
         digits.STATE,
     )
     def epoch(images: xb.XlaOp, labels: xb.XlaOp, state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
-        b = images.builder
-
-        def condition(loop: xb.XlaOp) -> xb.XlaOp:
-            return loop[0] < digits.BATCHES
-
         def step(loop: xb.XlaOp) -> Any:
             number, total, (parameters, velocities) = loop
             x, y = images[number], labels[number]
@@ -49,8 +45,7 @@ def train_epoch(replicas: int) -> xb.XlaComputation:
             gradients = [xb.all_reduce(g, xb.add) for g in gradients]
             return number + 1, total + loss, digits.update(parameters, velocities, gradients)
 
-        start = (b.constant(0, xb.s32), b.constant(0.0, xb.f32), state)
-        _, total, state = xb.while_(condition, step, start)
+        _, total, state = xb.while_(lambda loop: loop[0] < digits.BATCHES, step, (0, 0.0, state))
         return xb.all_reduce(total, xb.add) / digits.BATCHES, state
 
     return epoch
@@ -64,7 +59,7 @@ def split(minibatches: np.ndarray, replicas: int, columns: int) -> np.ndarray:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--replicas", type=int, default=8, help="1, 2, 4, 8, 16 or 32")
+    parser.add_argument("--replicas", type=int, default=4, help="1, 2, 4, 8, 16 or 32")
     parser.add_argument("--epochs", type=int, default=10)
     options = parser.parse_args()
     if options.replicas < 1 or digits.BATCH % options.replicas:

@@ -65,7 +65,6 @@ def update(
 @xb.computation
 def train_epoch(images: xb.XlaOp, labels: xb.XlaOp, state: xb.XlaOp) -> tuple[xb.XlaOp, xb.XlaOp]:
     """Train on all minibatches: (images, labels, state) -> (mean loss, new state)."""
-    b = images.builder
 
     def condition(loop: xb.XlaOp) -> xb.XlaOp:
         return loop[0] < BATCHES
@@ -77,8 +76,7 @@ def train_epoch(images: xb.XlaOp, labels: xb.XlaOp, state: xb.XlaOp) -> tuple[xb
         loss, gradients = loss_and_gradients(x, y, list(parameters))
         return number + 1, total + loss, update(parameters, velocities, gradients)
 
-    start = (b.constant(0, xb.s32), b.constant(0.0, xb.f32), state)
-    _, total, state = xb.while_(condition, step, start)
+    _, total, state = xb.while_(condition, step, (0, 0.0, state))
     return total / BATCHES, state
 
 

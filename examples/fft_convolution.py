@@ -16,14 +16,13 @@ import lowering
 @lowering.jit
 def convolve(signals: xb.XlaOp, kernels: xb.XlaOp) -> xb.XlaOp:
     """Return the full convolution of each row, f32[rows, m + n - 1] for m and n elements."""
-    m, n = (x.shape.dimensions[1] for x in (signals, kernels))
+    m, n = signals.shape.dimensions[1], kernels.shape.dimensions[1]
     length = 1 << (m + n - 2).bit_length()
 
-    def spectrum(x: xb.XlaOp, size: int) -> xb.XlaOp:
-        return xb.fft(xb.pad_in_dim(x, 0.0, 1, 0, length - size), "RFFT", [length])
+    def spectrum(x: xb.XlaOp) -> xb.XlaOp:
+        return xb.fft(xb.pad_in_dim(x, 0.0, 1, 0, length - x.shape.dimensions[1]), "RFFT", [length])
 
-    product = spectrum(signals, m) * spectrum(kernels, n)
-    return xb.fft(product, "IRFFT", [length])[:, : m + n - 1]
+    return xb.fft(spectrum(signals) * spectrum(kernels), "IRFFT", [length])[:, : m + n - 1]
 
 
 def main() -> None:

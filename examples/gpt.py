@@ -1,8 +1,10 @@
 """Decode greedily with a GPT, which keeps the keys and values of earlier positions in a cache.
 
-One compiled program decodes all tokens: a scan over the positions, and in it a scan over the
-blocks, each with weights and a part of the cache. The blocks have rotary embeddings, and heads that
-share keys and values in groups. The weights are random, so the text has no meaning.
+One program decodes all tokens: a scan over the positions, and in it a scan over the blocks, each
+with weights and a part of the cache. The blocks have rotary embeddings, and heads that share keys
+and values in groups. The program is saved to a file with its weights. Another process, which does
+not use the model's code, loads the file and decodes. The weights are random, so the text has no
+meaning.
 
     python examples/gpt.py [--prompt TEXT]
 """
@@ -10,6 +12,10 @@ share keys and values in groups. The weights are random, so the text has no mean
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,14 +83,35 @@ def random_weights(seed: int) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray,
     return normal(VOCABULARY, WIDTH), ones[0], blocks
 
 
+def export(path: Path) -> None:
+    """Save the program that decodes, with the weights as constants: s32[LENGTH] -> s32[LENGTH]."""
+    embedding, norm, blocks = random_weights(seed=0)
+    program = decode.computation(xb.s32[LENGTH], embedding, norm, blocks)
+    lowering.lower(xb.bind(program, embedding=embedding, norm=norm, blocks=blocks)).save(path)
+
+
+def continued(path: Path, prompt: str) -> str:
+    """Continue a prompt by the program in a file."""
+    text = prompt.encode("ascii", "replace")[: LENGTH - 1]
+    tokens = np.full(LENGTH, -1, np.int32)
+    tokens[: len(text)] = list(text)
+    return bytes(np.asarray(lowering.compile(path)(tokens), np.uint8)).decode("ascii")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--prompt", default="Once upon a time")
-    text = parser.parse_args().prompt.encode("ascii", "replace")[: LENGTH - 1]
-    prompt = np.full(LENGTH, -1, np.int32)
-    prompt[: len(text)] = list(text)
-    tokens = decode(prompt, *random_weights(seed=0))
-    print(repr(bytes(np.asarray(tokens, np.uint8)).decode("ascii")))
+    parser.add_argument("--file", type=Path, help="continue the prompt by the program in this file")
+    options = parser.parse_args()
+    if options.file is not None:
+        print(repr(continued(options.file, options.prompt)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "gpt.stablehlo")
+        export(path)
+        print(f"exported {path.stat().st_size:,} bytes; another process decodes:", flush=True)
+        command = [sys.executable, __file__, "--file", path, "--prompt", options.prompt]
+        subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,7 @@ def track(
         x, p = x + gain @ (z - h @ x), p - gain @ (h @ p)
         return x, x, p
 
-    start = lib.zeros(a.builder, a.shape.element_type[a.shape.dimensions[:1]])
-    return xb.scan(measured, [start, p], step, 0)[0]
+    return xb.scan(measured, [lib.zeros_like(a[0]), p], step, 0)[0]
 
 
 def model(noise: float) -> tuple[np.ndarray, ...]:

@@ -24,7 +24,7 @@ def steps(points: xb.XlaOp, limit: xb.XlaOp) -> xb.XlaOp:
         is_inside = xb.abs(z) <= 2.0
         return z, counts + xb.convert(is_inside, xb.s32), number + 1
 
-    zeros = xb.broadcast(points.builder.constant(0, xb.s32), points.shape.dimensions)
+    zeros = np.zeros(points.shape.dimensions, np.int32)
     return xb.while_(lambda state: state[2] < limit, step, [points, zeros, 0])[1]
 
 

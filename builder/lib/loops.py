@@ -1,7 +1,7 @@
 """Loops with several values as their state, and conversions of nested tuples to Python tuples.
 
 XLA: loops.h and tuple.h of the client library, whose `ShapeTree` is a nested Python tuple here.
-`builder` is needed only for a loop without initial values.
+`builder` is needed only for a loop without ops among its initial values.
 """
 
 from __future__ import annotations
@@ -11,11 +11,19 @@ from typing import Any, Final
 
 from builder.checking import integer
 from builder.errors import OperandError, ShapeInferenceError, SignatureError, brief, error_of
+from builder.graph.foreign_values import RECORDING
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.lib.registry import library_function
 from builder.ops.control_flow import get_tuple_element, tuple as record_tuple, while_
-from builder.ops.operands import need_op, need_ops
+from builder.ops.operands import (
+    InitialValue,
+    builder_of_values,
+    need_initial_values,
+    need_op,
+    need_ops,
+    record_constants,
+)
 from builder.types.primitive_type import PrimitiveTypeLike, element_type_argument
 from builder.types.shape import TupleShape
 
@@ -88,7 +96,7 @@ def _assembled(builder: XlaBuilder, value: Any, depth: int) -> XlaOp:
 def while_loop_helper(
     condition_function: Callable[[Sequence[XlaOp]], XlaOp],
     body_function: Callable[[Sequence[XlaOp]], Sequence[XlaOp]],
-    initial_values: Sequence[XlaOp],
+    initial_values: Sequence[InitialValue],
     name: str = "while_loop",
     builder: XlaBuilder | None = None,
 ) -> tuple[XlaOp, ...]:
@@ -99,15 +107,17 @@ def while_loop_helper(
     Args:
         condition_function: takes the values, and returns a scalar pred.
         body_function: takes the values, and returns the next ones, of the same shapes.
-        initial_values: arrays, tuples or tokens.
+        initial_values: arrays, tuples or tokens. A number or a NumPy array is a constant, see
+            `builder.while_`.
         name: the name of the loop; its computations are NAME_condition and NAME_body.
-        builder: records the loop; by default the builder of the initial values.
+        builder: records the loop; by default the builder of the initial values, and without ops
+            among them that of the innermost function that is being recorded.
 
     Returns:
         The last values.
 
     Raises:
-        OperandError: there are neither initial values nor a builder; a value is not an op.
+        OperandError: there is no builder; a value is neither an op nor a number or an array.
         SignatureError: the condition is not a scalar pred; the body returns another number of
             values, or values of other shapes.
 
@@ -132,7 +142,7 @@ def for_each_index(
     num_iterations: int,
     num_iterations_type: PrimitiveTypeLike,
     body_function: Callable[[XlaOp, Sequence[XlaOp]], Sequence[XlaOp]],
-    initial_values: Sequence[XlaOp],
+    initial_values: Sequence[InitialValue],
     name: str = "for_each_index",
     builder: XlaBuilder | None = None,
 ) -> tuple[XlaOp, ...]:
@@ -145,9 +155,11 @@ def for_each_index(
         num_iterations_type: the integer type of the index.
         body_function: takes the index and the values, and returns the next values, of the same
             shapes.
-        initial_values: arrays, tuples or tokens.
+        initial_values: arrays, tuples or tokens. A number or a NumPy array is a constant, see
+            `builder.while_`.
         name: the name of the loop; its computations are NAME_condition and NAME_body.
-        builder: records the loop; by default the builder of the initial values.
+        builder: records the loop; by default the builder of the initial values, and without ops
+            among them that of the innermost function that is being recorded.
 
     Returns:
         The last values.
@@ -155,7 +167,7 @@ def for_each_index(
     Raises:
         ShapeInferenceError: the type is not an integer type, or can't represent the number; the
             number is negative.
-        OperandError: there are neither initial values nor a builder; a value is not an op.
+        OperandError: there is no builder; a value is neither an op nor a number or an array.
         SignatureError: the body returns another number of values, or values of other shapes.
 
     Example:
@@ -176,8 +188,7 @@ def for_each_index(
         rule = f"num_iterations must be from 0 to {kind.max}, the largest {kind}"
         raise error_of(ShapeInferenceError, op, rule, got=count)
     _check_function(op, "body_function", body_function)
-    values = need_ops(op, "initial value", initial_values)
-    recorder = values[0].builder if values else _builder(op, builder)
+    values, recorder = _initial_values(op, initial_values, builder)
 
     def body(values: Sequence[XlaOp]) -> list[XlaOp]:
         results = _called(op, "body_function", body_function, values[0], values[1:])
@@ -192,16 +203,16 @@ def _loop(
     op: str,
     condition_function: Callable[[Sequence[XlaOp]], XlaOp],
     body_function: Callable[[Sequence[XlaOp]], Sequence[XlaOp]],
-    initial_values: Sequence[XlaOp],
+    initial_values: Sequence[InitialValue],
     name: str,
     builder: XlaBuilder | None,
 ) -> tuple[XlaOp, ...]:
-    values = need_ops(op, "initial value", initial_values)
+    values, recorder = _initial_values(op, initial_values, builder)
     if not isinstance(name, str):
         raise error_of(OperandError, op, "name must be a string", got=brief(name))
     _check_function(op, "condition_function", condition_function)
     _check_function(op, "body_function", body_function)
-    state = record_tuple(*values) if values else _builder(op, builder).empty_tuple()
+    state = record_tuple(*values) if values else recorder.empty_tuple()
 
     def condition(state: XlaOp) -> XlaOp:
         result: XlaOp = _called(op, "condition_function", condition_function, _elements(state))
@@ -214,6 +225,20 @@ def _loop(
 
     condition.__name__, body.__name__ = f"{name}_condition", f"{name}_body"
     return tuple(_elements(while_(condition, body, state)))
+
+
+def _initial_values(
+    op: str, initial_values: Sequence[InitialValue], builder: XlaBuilder | None
+) -> tuple[tuple[XlaOp, ...], XlaBuilder]:
+    """Return the initial values as ops, and the builder that records the loop."""
+    values = need_initial_values(op, "initial value", initial_values)
+    is_of_ops = any(isinstance(value, XlaOp) for value in values)
+    if is_of_ops or (builder is None and RECORDING.builders):
+        recorder = builder_of_values(op, "initial value", values)
+    else:
+        recorder = _builder(op, builder)._target(op)
+    names = [f"initial value {index}" for index in range(len(values))]
+    return record_constants(op, names, values, recorder), recorder
 
 
 def _check_function(op: str, name: str, function: Any) -> None:
@@ -251,7 +276,7 @@ def _results(op: str, results: Any, count: int) -> Sequence[XlaOp]:
 
 def _builder(op: str, builder: Any) -> XlaBuilder:
     if not isinstance(builder, XlaBuilder):
-        rule = "a loop without initial values needs a builder"
+        rule = "a loop without ops among its initial values needs a builder"
         raise error_of(
             OperandError, op, rule, "pass builder=b, where b is an XlaBuilder", got=brief(builder)
         )

@@ -33,11 +33,13 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.ops.definition import op
 from builder.ops.operands import (
-    Operand,
+    InitialValue,
+    builder_of_values,
+    is_initial_value,
+    need_initial_values,
     need_op,
     need_ops,
-    need_ops_or_numbers,
-    record_numbers,
+    record_constants,
 )
 from builder.schema.definition import (
     ANY,
@@ -255,11 +257,20 @@ def _state(name: str, argument: str, value: Any) -> XlaOp:
     return need_op(name, argument, value)
 
 
-def _builder_of(name: str, values: Sequence[Operand]) -> XlaBuilder:
-    """Return the builder of the ops among `values`."""
-    ops = [value for value in values if isinstance(value, XlaOp)]
-    fix = "pass a number of init as an op: builder.constant(number, element_type)"
-    return resolve_builder(name, *ops, fix=fix)
+def _with_constants(
+    name: str, argument: str, state: Any, expected: Sequence[Shape], builder: XlaBuilder
+) -> Any:
+    """Return a state, a value or a sequence, with its numbers and arrays recorded as constants.
+
+    `expected` has the shape of the state if a computation determines it.
+    """
+    if not isinstance(state, _SEQUENCES):
+        return record_constants(name, [argument], [state], builder, expected=expected)[0]
+    shape = expected[0] if expected else None
+    prefix = argument if argument == "init" else f"{argument} element"
+    names = [f"{prefix} {index}" for index in range(len(state))]
+    elements = shape.elements if isinstance(shape, TupleShape) else ()
+    return record_constants(name, names, state, builder, expected=elements)
 
 
 def _parameter_shapes(computation: Applied) -> builtins.tuple[Shape, ...]:
@@ -586,9 +597,9 @@ CONDITIONAL: Final = define(
 @overload
 def conditional(
     pred: XlaOp,
-    true_operand: XlaOp | Sequence[XlaOp] | None,
+    true_operand: InitialValue | Sequence[InitialValue] | None,
     true_computation: Applied,
-    false_operand: XlaOp | Sequence[XlaOp] | None,
+    false_operand: InitialValue | Sequence[InitialValue] | None,
     false_computation: Applied,
 ) -> XlaOp: ...
 
@@ -601,7 +612,7 @@ def conditional(pred: XlaOp, true_computation: Applied, false_computation: Appli
 def conditional(
     branch_index: XlaOp,
     branch_computations: Sequence[Applied],
-    branch_operands: Sequence[XlaOp | Sequence[XlaOp] | None],
+    branch_operands: Sequence[InitialValue | Sequence[InitialValue] | None],
 ) -> XlaOp: ...
 
 
@@ -623,7 +634,8 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
             negative one, selects the last branch.
         true_operand, false_operand, branch_operands: one operand for each branch: an op; a sequence
             of any number of ops, also one or none, which is combined into a tuple; or None for a
-            callable without arguments or a computation on the empty tuple.
+            callable without arguments or a computation on the empty tuple. A number or a NumPy
+            array, alone or in a sequence, becomes a constant; see `while_`.
         true_computation, false_computation, branch_computations: computations T_b -> S, or
             callables on one XlaOp, the tuple if the operand is a sequence. Callables may use ops of
             the enclosing builder.
@@ -636,6 +648,7 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
             computations differ.
         SignatureError: a branch does not accept its operand, or the result shapes of the branches
             differ.
+        ConstantError: the element type can't represent a number among the operands.
 
     Example:
         >>> import builder as xb
@@ -659,9 +672,11 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
         branches = builtins.tuple([branch for branch in known if branch is not None])
         if 0 < len(branches) == len(known):
             return _record_conditional(which, branches, operands, shapes, is_predicated)
-    ops = [v for o in operands for v in (o if isinstance(o, _SEQUENCES) else [o])]
-    builder = resolve_builder("conditional", which, *[v for v in ops if type(v) is XlaOp])
+    values = [v for o in operands for v in (o if isinstance(o, _SEQUENCES) else [o])]
+    builder = resolve_builder("conditional", which, *[v for v in values if type(v) is XlaOp])
     with rollback_on_error(builder):
+        if any(map(is_initial_value, values)):
+            operands = _branch_operands(computations, operands, builder)
         states = [
             builder.empty_tuple()
             if operand is None or (isinstance(operand, _SEQUENCES) and not operand)
@@ -688,6 +703,24 @@ def conditional(*arguments: Any, **named: Any) -> XlaOp:
         states = [tuple(state, *captured) for state in states]
         attributes = {"branch_computations": builtins.tuple(closed)}
         return record("conditional", shape, (which, *states), attributes)
+
+
+def _branch_operands(
+    computations: Sequence[Applied], operands: Sequence[Any], builder: XlaBuilder
+) -> list[Any]:
+    """Return the operands of branches with their numbers and arrays recorded as constants."""
+    found = []
+    for index, operand in enumerate(operands):
+        argument = f"branch operand {index}"
+        if isinstance(operand, _SEQUENCES):
+            need_initial_values("conditional", f"{argument} element", operand)
+        elif operand is not None and not is_initial_value(operand):
+            need_op("conditional", argument, operand)
+        if operand is not None:
+            expected = _parameter_shapes(computations[index]) if index < len(computations) else ()
+            operand = _with_constants("conditional", argument, operand, expected, builder)
+        found.append(operand)
+    return found
 
 
 def _record_conditional(
@@ -828,7 +861,7 @@ WHILE: Final = define(
 
 
 @op_by_hand(WHILE, _while_shape)
-def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[Operand]) -> XlaOp:
+def while_(condition: Applied, body: Applied, init: InitialValue | Sequence[InitialValue]) -> XlaOp:
     """Apply `body` to a state repeatedly, as long as `condition` returns true for the state.
 
     Args:
@@ -837,11 +870,12 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[Operand]) -
             (``i, total = state``), return a tuple of ops, and use ops of the enclosing builder. A
             function decorated with ``@xb.computation`` is recorded once; see `reduce`.
         init: the initial state, of any shape T. A sequence of ops, also of a single op, is combined
-            into a tuple. A number in it becomes a scalar constant. If `condition` or `body` is a
-            computation, the number gets the element type of the parameter. If both are callables, a
-            bool becomes a pred, an int an s32, and a float an f32; if the arrays in the sequence
-            have exactly one floating-point type, a float gets that type. Pass a NumPy number for
-            another type.
+            into a tuple. A number or a NumPy array, alone or in the sequence, becomes a constant.
+            If `condition` or `body` is a computation, a Python number gets the element type of the
+            parameter. If both are callables, a bool becomes a pred, an int an s32, and a float an
+            f32; if the arrays in the sequence have exactly one floating-point type, a float gets
+            that type. Pass a NumPy number for another type. A loop whose state has no op belongs to
+            the innermost function that is being recorded.
 
     Returns:
         The last state, of shape T.
@@ -849,6 +883,7 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[Operand]) -
     Raises:
         SignatureError: `condition` or `body` does not have the signature above.
         ConstantError: the element type can't represent a number in `init`.
+        OperandError: `init` has no op, and no function is being recorded.
 
     Example:
         >>> import builder as xb
@@ -862,13 +897,15 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[Operand]) -
 
     Operation Semantics: While.
     """
-    values = need_ops_or_numbers("while_", "init", init)
+    values = need_initial_values("while_", "init", init)
     ops = builtins.tuple([value for value in values if isinstance(value, XlaOp)])
     if len(ops) < len(values):
-        with rollback_on_error(_builder_of("while_", values)):
-            expected = _expected_state(condition) or _expected_state(body)
-            numbers = record_numbers("while_", "init", values, expected=expected)
-            return while_(condition, body, numbers)
+        builder = builder_of_values("while_", "init", values)
+        with rollback_on_error(builder):
+            expected = _parameter_shapes(condition) or _parameter_shapes(body)
+            return while_(
+                condition, body, _with_constants("while_", "init", init, expected, builder)
+            )
     if ops:
         shape = init.shape if type(init) is XlaOp else _tuple_shape(_shapes_of(ops))
         known = _recorded_before(condition, (shape,)), _recorded_before(body, (shape,))
@@ -893,14 +930,6 @@ def while_(condition: Applied, body: Applied, init: XlaOp | Sequence[Operand]) -
         widened = tuple(state, *captured)
         attributes = {"condition": condition, "body": body}
         return record("while", widened.shape, (widened,), attributes)[0]
-
-
-def _expected_state(computation: Applied) -> builtins.tuple[Shape, ...]:
-    """Return the shapes of the state's elements if `computation` determines them, else ()."""
-    parameters = _parameter_shapes(computation)
-    if len(parameters) == 1 and isinstance(parameters[0], TupleShape):
-        return parameters[0].elements
-    return ()
 
 
 def _while_plan(
@@ -1021,7 +1050,7 @@ SCAN: Final = define(
 @op_by_hand(SCAN, _scan_shape)
 def scan(
     inputs: XlaOp | Sequence[XlaOp],
-    inits: Operand | Sequence[Operand],
+    inits: InitialValue | Sequence[InitialValue],
     computation: Applied,
     scan_dimension: int,
     scan_dimension_size: int | None = None,
@@ -1033,8 +1062,8 @@ def scan(
 
     Args:
         inputs: arrays of the same size in `scan_dimension`.
-        inits: the initial carries: arrays of any shapes. A number is a scalar constant, see
-            `while_`; a float has the type of the inputs if these have one floating-point type.
+        inits: the initial carries: arrays of any shapes. A number or a NumPy array is a constant,
+            see `while_`; a float has the type of the inputs if these have one floating-point type.
         computation: applied once for each index of `scan_dimension`. It takes the slice of each
             input at that index, without that dimension, and then the carries. It returns the
             elements of the outputs and then the new carries, in one tuple. A computation, or a
@@ -1057,6 +1086,8 @@ def scan(
         SignatureError: the computation does not take the slices and the carries, or does not
             return the carries.
         ConstantError: the element type can't represent a number in `inits`.
+        OperandError: there are no ops among `inputs` and `inits`, and no function is being
+            recorded.
 
     Example:
         >>> import builder as xb
@@ -1070,8 +1101,8 @@ def scan(
     Not in Operation Semantics; XlaBuilder's Scan.
     """
     arrays = need_ops("scan", "input", inputs)
-    values = need_ops_or_numbers("scan", "init", inits)
-    builder = _builder_of("scan", [*arrays, *values])
+    values = need_initial_values("scan", "init", inits)
+    builder = builder_of_values("scan", "init", [*arrays, *values])
     dimension = integer("scan", "scan_dimension", scan_dimension)
     if scan_dimension_size is not None:
         scan_dimension_size = integer("scan", "scan_dimension_size", scan_dimension_size)
@@ -1080,7 +1111,8 @@ def scan(
         is_associative = flag("scan", "is_associative", is_associative)
     with rollback_on_error(builder):
         expected = _parameter_shapes(computation)[len(arrays) :]
-        carries = record_numbers("scan", "init", values, beside=arrays, expected=expected)
+        names = [f"init {index}" for index in range(len(values))]
+        carries = record_constants("scan", names, values, builder, beside=arrays, expected=expected)
         arguments = _shapes_of(arrays), _shapes_of(carries)
         parameters, _ = _scan_arguments(*arguments, dimension, scan_dimension_size)
         step = computation_or_recorded("scan", "computation", computation, parameters, builder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from builder.checking import Check
 from builder.errors import ConstantError, OperandError, PrimitiveTypeError, brief, error_of
 from builder.graph.computation import XlaComputation
+from builder.graph.foreign_values import RECORDING
 from builder.graph.recording import append, record, resolve_builder
 from builder.graph.registry import order_of_arguments
 from builder.graph.subcomputations import ReusableFunction
@@ -37,6 +38,9 @@ Number = int | float | complex | np.generic
 
 Operand = XlaOp | Number
 """An XlaOp, or a number used as an operand."""
+
+InitialValue = Operand | np.ndarray[Any, Any]
+"""An XlaOp, or a number or NumPy array that is recorded as a constant."""
 
 Dimensions = Sequence[int] | None
 """The type of the argument `broadcast_dimensions`; see `builder.ops.broadcasting`."""
@@ -129,42 +133,78 @@ def is_number(value: Any) -> bool:
 
 def need_ops_or_numbers(op: str, name: str, values: Any) -> tuple[Operand, ...]:
     """Return `values`, a sequence of XlaOps and numbers or one of them, as a tuple."""
-    if type(values) is XlaOp or is_number(values):
+    return _need_each(op, name, values, is_number)
+
+
+def is_initial_value(value: Any) -> bool:
+    """Whether `value` is a number or a NumPy array, which `record_constants` records."""
+    return isinstance(value, (np.ndarray, *_NUMBERS))
+
+
+def need_initial_values(op: str, name: str, values: Any) -> tuple[InitialValue, ...]:
+    """Return `values`, a sequence of XlaOps, numbers and arrays or one of them, as a tuple."""
+    return _need_each(op, name, values, is_initial_value)
+
+
+def _need_each(op: str, name: str, values: Any, is_other: Callable[[Any], bool]) -> tuple[Any, ...]:
+    """Return `values`, a sequence of ops and other accepted values or one value, as a tuple."""
+    if type(values) is XlaOp or is_other(values):
         return (values,)
     if type(values) is not list and type(values) is not tuple:
         return need_ops(op, name, values)
     for index, value in enumerate(values):
-        if type(value) is not XlaOp and not is_number(value):
+        if type(value) is not XlaOp and not is_other(value):
             need_op(op, f"{name} {index}", value)
     return tuple(values)
 
 
-def record_numbers(
+def builder_of_values(op: str, name: str, values: Iterable[Any]) -> XlaBuilder:
+    """Return the builder of the ops among `values`.
+
+    Without ops, it is the builder of the innermost callable that is being recorded.
+
+    Args:
+        op, name: for messages: the op, and the argument.
+        values: ops and other values.
+
+    Raises:
+        OperandError: there is no op, and no callable is being recorded.
+        BuilderError: the ops belong to different builders, or their builder was already built.
+    """
+    ops = [value for value in values if isinstance(value, XlaOp)]
+    if not ops and RECORDING.builders:
+        return RECORDING.builders[-1]
+    fix = f"pass one {name} as an op: b.constant(number, element_type), where b is the builder"
+    return resolve_builder(op, *ops, fix=fix)
+
+
+def record_constants(
     op: str,
-    name: str,
-    values: Sequence[Operand],
+    names: Sequence[str],
+    values: Sequence[InitialValue],
+    builder: XlaBuilder,
     *,
     beside: Sequence[XlaOp] = (),
     expected: Sequence[Shape] = (),
 ) -> tuple[XlaOp, ...]:
-    """Record the numbers among `values` as constants; return all values as ops.
+    """Record the numbers and arrays among `values` as constants; return all values as ops.
 
     A Python number has the element type of its expected shape. Without one, its type is that of
-    `default_element_type` beside the ops in `values` and `beside`. NumPy scalars keep their type.
+    `default_element_type` beside the ops in `values` and `beside`. NumPy scalars and arrays keep
+    their type.
 
     Args:
-        op, name: for messages: the op, and the argument.
-        values: ops and numbers.
+        op, names: for messages: the op, and the name of each value.
+        values: ops, numbers and arrays.
+        builder: records the constants; see `builder_of_values`.
         beside: other operands of the op.
         expected: the shapes that `values` must have, if they are known.
 
     Raises:
-        OperandError: there is no op.
-        ConstantError: the element type can't represent a number.
+        ConstantError: the element type can't represent a number, or no element type is the dtype of
+            an array.
     """
     ops = [value for value in (*values, *beside) if isinstance(value, XlaOp)]
-    fix = f"pass one {name} as an op: builder.constant(number, element_type)"
-    builder = resolve_builder(op, *ops, fix=fix)
     types = [one.shape.element_type for one in ops if isinstance(one.shape, ArrayShape)]
     # All numbers are checked before the first is recorded.
     constants: dict[int, tuple[Shape, Mapping[str, Any]]] = {}
@@ -183,7 +223,7 @@ def record_numbers(
             fix = error.fix
             if shape is None and fix.startswith("use a type such as"):
                 fix = f"pass a NumPy number of a wider type, such as {wider_number(value)}"
-            place = f"{name} {index}"
+            place = names[index]
             raise error.as_kind(
                 ConstantError, op=op, argument=place, fix=fix, context=(op, place)
             ) from None

@@ -69,7 +69,10 @@ def _pred(b: xb.XlaBuilder) -> xb.XlaOp:
     [
         (
             lambda x: lib.while_loop_helper(lambda v: v, lambda v: v, []),
-            "while_loop_helper: a loop without initial values needs a builder, got None\nfix: pass",
+            (
+                "while_loop_helper: a loop without ops among its initial values needs a builder, "
+                "got None\nfix: pass"
+            ),
         ),
         (
             lambda x: lib.while_loop_helper(lambda v: v[0] > 0, lambda v: [*v, x], [x]),

@@ -364,7 +364,7 @@ class TestScan:
         x = b.parameter(xb.f32[4])
         with pytest.raises(xb.OperandError, match=r"scan: init 0 must be an XlaOp, got str: '1'"):
             xb.scan(x, ["1"], xb.add, 0)  # type: ignore[list-item]
-        with pytest.raises(xb.OperandError, match=r"one operand .*\nfix: pass a number of init as"):
+        with pytest.raises(xb.OperandError, match=r"one operand .*\nfix: pass one init as an op"):
             xb.scan([], 1.0, lambda c: (c, c), 0, 5)
         with pytest.raises(xb.OperandError, match="at least one operand is needed"):
             xb.scan([], [], xb.add, 0)

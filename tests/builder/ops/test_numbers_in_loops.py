@@ -1,4 +1,4 @@
-"""Python numbers in the initial state of `while_` and the initial carries of `scan`."""
+"""Numbers and NumPy arrays as initial values of loops and as operands of branches."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import builder as xb
+import lowering
+from builder import lib
 
 
 def never(state: xb.XlaOp) -> xb.XlaOp:
@@ -115,11 +117,81 @@ def test_numbers_that_do_not_fit(
 
 
 def test_numbers_alone(b: xb.XlaBuilder) -> None:
-    for init in (0, (0, 1.0)):
-        with pytest.raises(
-            xb.OperandError, match=r"while_: .*\nfix: pass a number of init as an op"
-        ):
+    """Without an op there is no builder, unless a function is being recorded."""
+    match = r"one operand .*\nfix: pass one init as an op: b\.constant\(number, element_type\)"
+    for init in (0, (0, 1.0), np.zeros(3)):
+        with pytest.raises(xb.OperandError, match=f"while_: .*{match}"):
             xb.while_(never, same, init)
+    with pytest.raises(xb.OperandError, match=f"scan: .*{match}"):
+        xb.scan([], 0, lambda c: c + 1, 0, 5)
+    with pytest.raises(xb.OperandError, match=r"for_each_index: .*\nfix: pass builder=b"):
+        lib.for_each_index(5, xb.s32, lambda i, values: values, [0])
+    [count] = lib.for_each_index(5, xb.s32, lambda i, values: values, [0], builder=b)
+    assert count.builder is b
+
+
+def test_numbers_alone_in_a_function() -> None:
+    """The loops belong to the function that is being recorded."""
+
+    @lowering.jit
+    def counts(limit: xb.XlaOp) -> Any:
+        alone = xb.while_(lambda i: i < limit, lambda i: i + 3, 1)
+        single = xb.while_(lambda i: i[0] < limit, lambda i: [i[0] * 2], (np.int32(1),))[0]
+        pair = xb.while_(lambda s: s[0] < limit, lambda s: (s[0] + 1, s[1] / 2), (0, 8.0))
+        scanned = xb.scan([], [0, True], lambda i, flag: (i + 2, xb.not_(flag)), 0, 5)
+        (repeated,) = lib.for_each_index(4, xb.s32, lambda i, v: [v[0] * 2], [np.float64(0.5)])
+        return alone, single, list(pair), list(scanned), repeated
+
+    alone, single, pair, scanned, repeated = counts(np.int32(6))
+    assert (int(alone), int(single), int(pair[0]), float(pair[1])) == (7, 8, 6, 0.125)
+    assert (int(scanned[0]), bool(scanned[1])) == (10, False)
+    assert float(repeated) == 8
+    assert [str(x.dtype) for x in (alone, pair[1], repeated)] == ["int32", "float32", "float64"]
+
+
+def test_arrays(b: xb.XlaBuilder) -> None:
+    """A NumPy array keeps its type and sizes."""
+    x, values = b.parameter(xb.f32[3]), np.arange(6, dtype=np.int16).reshape(2, 3)
+    assert xb.while_(never, same, (x, values))[1].shape is xb.s16[2, 3]
+    assert xb.scan(x, values, lambda e, c: (e, c), 0)[1].shape is xb.s16[2, 3]
+    assert lib.while_loop_helper(never_of_list, list, [x, values])[1].shape is xb.s16[2, 3]
+    constants = [op.attributes["value"] for op in b.ops if op.opcode == "constant"]
+    assert len(constants) == 3
+    for constant in constants:
+        np.testing.assert_array_equal(constant, values, strict=True)
+
+
+def never_of_list(values: Any) -> xb.XlaOp:
+    return never(values[0])
+
+
+def test_operands_of_branches(b: xb.XlaBuilder) -> None:
+    """Numbers are typed like those of loops: by the computation, or by default."""
+    pred, x = b.parameter(xb.pred[()]), b.parameter(xb.f64[3])
+    doubled = xb.computation(xb.u8[()])(lambda n: n + n)
+    chosen = xb.conditional(pred, 100, doubled, np.uint8(7), xb.neg)
+    total = xb.conditional(pred, (x, 0.5), lambda v: v[0] + v[1], np.ones(3), lambda v: v)
+    run = lowering.compile(b.build(xb.tuple(chosen, total)))
+    for flag, number, expected in ((True, 200, [1.5, 2.5, 3.5]), (False, 249, [1, 1, 1])):
+        result, array = run(flag, np.float64([1, 2, 3]))
+        assert (int(result), str(result.dtype)) == (number, "uint8")
+        np.testing.assert_array_equal(array, expected)
+
+
+def test_operands_of_branches_that_do_not_fit(b: xb.XlaBuilder) -> None:
+    pred, x = b.parameter(xb.pred[()]), b.parameter(xb.f32[3])
+    doubled = xb.computation(xb.u8[()])(lambda n: n + n)
+    with pytest.raises(
+        xb.ConstantError, match=r"conditional: branch operand 1: u8 can't represent .* 256"
+    ):
+        xb.conditional(pred, 1, doubled, 256, doubled)
+    with pytest.raises(
+        xb.ConstantError, match=r"branch operand 0 element 1: s32 can't .*\nfix: pass a Num"
+    ):
+        xb.conditional(pred, (x, 2**31), lambda v: v[0], x, lambda v: v)
+    with pytest.raises(xb.OperandError, match=r"branch operand 1 element 1 must be an XlaOp, got "):
+        xb.conditional(pred, 0, lambda v: x, (x, "1"), lambda v: v[0])  # type: ignore[call-overload]  # a string
+    assert b.ops == [pred, x]
 
 
 def test_other_values(b: xb.XlaBuilder) -> None:

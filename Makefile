@@ -36,7 +36,7 @@ JAXLIB_TESTS = tests/lowering tests/conformance tests/property tests/defects tes
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-newest test-gpu fuzz stress mutants lint format types bench bench-check docs notebooks site screenshots dist platforms clean moved
+.PHONY: help demo test test-all test-newest test-gpu fuzz stress mutants lint format types bench bench-check docs reports notebooks site screenshots dist platforms clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -98,6 +98,9 @@ docs: $(STAMP) ## write the generated parts of the documentation
 	@$(VENV) tools/write_surface.py
 	@$(VENV) tools/write_readme.py
 	@$(VENV) tools/write_notebooks.py
+
+reports: $(STAMP_NEWEST) ## write bug reports to XLA, for the newest jax, in build/xla_reports
+	@$(VENV_NEWEST) tools/write_defects.py --reports build/xla_reports
 
 notebooks: $(STAMP) ## run the notebooks and write their outputs
 	@$(VENV) tools/write_notebooks.py

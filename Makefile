@@ -33,7 +33,7 @@ STAMP_NEWEST = .venv-newest/.made-for
 VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version_info[:3], \
 	*(m.__name__ + " " + m.__version__ for m in (jax, jaxlib, numpy)), sep=", ")
 JAXLIB_TESTS = tests/lowering tests/conformance tests/property tests/defects tests/type_grid
-SCHEMA = $(VENV) -m check_jsonschema --quiet --builtin-schema vendor.$(1)
+SCHEMA = $(VENV) -m check_jsonschema --builtin-schema vendor.$(1)
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help

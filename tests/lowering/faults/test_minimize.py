@@ -143,7 +143,7 @@ def test_applied_computations() -> None:
     chosen = xb.conditional(xb.lt(x[0], 2.0), loop[1], inner, x, xb.neg)
     found = lowering.minimize(b.build(chosen), has("atan2"), ONES)
     assert opcodes(found.computation) == ["atan2"]
-    assert [argument.tolist() for argument in found.arguments] == [[0] * 8]  # atan2(x, x)
+    assert [argument.tolist() for argument in found.arguments] == [[0]]  # atan2(x, x)
 
 
 def test_a_fault_after_some_iterations() -> None:
@@ -265,7 +265,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert opcodes(small) == ["log"]
     with np.load(tmp_path / "small.npz") as file:
         arguments = {name: file[name] for name in file.files}
-    assert [array.tolist() for array in arguments.values()] == [[0] * 8]
+    assert [array.tolist() for array in arguments.values()] == [[0]]
     assert not np.isfinite(lowering.compile(small, "cpu")(**arguments)).any()
     assert "pass one of --crashes" in run().stderr
     assert "is_bad must be true" in run("--crashes").stderr

@@ -103,7 +103,7 @@ class _SizedOp:
         parameters = [array for p in computation.parameters for array in self._of[p]]
         for argument, parameter in zip(arguments, parameters, strict=True):
             yield from zip(argument[1:], parameter, strict=True)
-        # The result of a condition is no result of the loop.
+        # A loop lists no result for its condition.
         for one, other in zip(results, self._of[computation.root], strict=True):
             yield from zip(one, other, strict=True)
 

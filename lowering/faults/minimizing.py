@@ -49,6 +49,9 @@ from lowering.stablehlo.module import path_text, write_atomically
 
 T = TypeVar("T")
 
+_SHOWN: Final = 10
+"""How many source lines the text of a result has."""
+
 _UNROLLED: Final = (1, 2, 4, 8)
 """How many iterations of a loop are tried in the place of the loop."""
 
@@ -97,10 +100,13 @@ class Minimized:
     def __str__(self) -> str:
         count = size_of(self.computation)
         state = "" if self.is_finished else "; the time was over"
-        return (
-            f"{count} op{'s' * (count != 1)} after {self.tried} programs in "
-            f"{self.seconds:.1f} s{state}\n{self.computation}"
-        )
+        ops = [op for op in self.computation.ops if op.opcode not in STRUCTURE]
+        sources = [f"{op.opcode}, recorded at {op.source}" for op in ops if op.source is not None]
+        more = [f"and {len(sources) - _SHOWN} more"] if len(sources) > _SHOWN else []
+        effort = f"after {self.tried} programs in {self.seconds:.1f} s{state}"
+        listed = [f"  {line}" for line in (*sources[:_SHOWN], *more)]
+        first = f"{count} op{'s' * (count != 1)} {effort}"
+        return "\n".join([first, *listed, str(self.computation)])
 
 
 @explained

@@ -16,11 +16,13 @@ from tables import each_row
 
 import builder as xb
 import lowering
+from builder import lib
 from lowering.faults.minimizing import _fewest
 from lowering.faults.predicates import arguments_in, npz_of_arguments
 from tests.defects.reproducer import all_reproducers, read
 from tests.lowering.faults.plain_xla import PlainXla
 
+HERE = Path(__file__).parent
 ONES = np.ones(8, np.float32)
 
 
@@ -196,6 +198,29 @@ def test_differs() -> None:
     found = lowering.minimize(model, strict, ONES)
     assert opcodes(found.computation) in (["tanh"], ["exponential"])
     assert strict(found.computation, *found.arguments)
+
+
+def test_rounding_errors_that_a_subtraction_amplifies() -> None:
+    """Each op is right by itself: only the result differs from that in double precision."""
+
+    @xb.computation(xb.f32[4, 8])
+    def variance(x: xb.XlaOp) -> xb.XlaOp:
+        mean = lib.mean(x, axis=1)
+        return xb.tanh(lib.mean(x * x, axis=1) - mean * mean)
+
+    x = np.random.default_rng(0).normal(3000, 1, (4, 8)).astype(np.float32)
+    report = str(lowering.compare(variance, x, device="cpu", reference="f64"))
+    assert "each op agrees by itself; lowering.minimize finds" in report
+    by_result = lowering.faults.differs("cpu", reference="f64")
+    found = lowering.minimize(variance, by_result, x)
+    assert opcodes(found.computation)[-1] == "subtract"
+    assert len(opcodes(found.computation)) <= 3
+    assert found.computation.root.shape == xb.f32[1]
+    assert "subtract, recorded at test_minimize.py:" in str(found).replace(f"{HERE}/", "")
+    with pytest.raises(xb.OperandError, match="not another computation"):
+        lowering.faults.differs("cpu", reference=variance)  # type: ignore[arg-type]  # the error
+    with pytest.raises(xb.XlaError, match="differs"):
+        lowering.faults.differs("cpu", reference=3)  # type: ignore[arg-type]  # the error
 
 
 @pytest.mark.slow

@@ -175,7 +175,7 @@ def test_annotations_are_removed() -> None:
     assert not found.aliases
     assert found.program_shape.result == xb.f32[1, 1]
     assert "fast" not in lowering.lower(found).text
-    assert found.root.metadata.scope == "layer"  # says where in the model the fault is
+    assert found.root.metadata.scope == "layer"  # the place of the fault in the model
 
 
 def iterations(computation: xb.XlaComputation, *arguments: Any) -> int:

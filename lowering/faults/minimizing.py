@@ -237,7 +237,12 @@ def _with_fewer_ops(search: Search, program: Program) -> Program:
     values = _values(search, program)
     ops = [op for op in computation.ops if op.opcode != "parameter"]
     kept = _fewest(ops, lambda some: search.is_bad(_part(program, values, some)))
-    return program if len(kept) == len(ops) else _part(program, values, kept)
+    if len(kept) == len(ops):
+        return program
+    part = _part(program, values, kept)
+    # Without the tuple of the results, the part has another one.
+    left = [op for op in part.computation.ops if op.opcode != "parameter"]
+    return part if len(left) < len(ops) else program
 
 
 def _fewest(items: Sequence[T], is_bad: Callable[[Sequence[T]], bool]) -> Sequence[T]:

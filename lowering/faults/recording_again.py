@@ -399,9 +399,8 @@ def _control_flow(call: _Call) -> XlaOp:
     if call.op.opcode == "conditional":
         given = [[shape] for shape in shapes[1:]]
     elif call.op.opcode == "while":
-        results[0] = call.attributes["condition"].root.shape
-        given.append(list(results[1:]))  # the body takes its own results
-    for computation, operands, result in zip(applied, given, results, strict=False):
+        results = [call.attributes["condition"].root.shape, *shapes]
+    for computation, operands, result in zip(applied, given, results, strict=True):
         accepted = [p.shape for p in computation.parameters]
         if accepted != operands or computation.root.shape is not result:
             raise CannotChangeError

@@ -89,19 +89,14 @@ def _with_smaller_size(search: Search, program: Program, place: _Place) -> Progr
 
     def part(start: int, size: int) -> Program | None:
         dimensions = EqualDimensions(program.computation)
-        root = dimension(program, dimensions)
+        op = all_parts(program.computation)[number].ops[op_id]
+        root = dimensions.of[op][index][d].root
         change = Change(sizes={root: size}, starts={root: start})
         return attempt(search, partial(_changed, program, change, dimensions))
 
-    def dimension(program: Program, dimensions: EqualDimensions) -> Any:
-        op = all_parts(program.computation)[number].ops[op_id]
-        return dimensions.of[op][index][d].root
-
-    def size_in(program: Program) -> int:
-        dimensions = EqualDimensions(program.computation)
-        return dimensions.sizes[dimension(program, dimensions)]
-
-    size = size_in(program)
+    op = all_parts(program.computation)[number].ops[op_id]
+    array = list(leaves(op.shape))[index]
+    size = array.dimensions[d] if isinstance(array, ArrayShape) else 1
     if size <= 1:
         return program
     smallest = part(0, 1)

@@ -66,6 +66,20 @@ def test_one_op_of_hundreds() -> None:
     assert str(found).startswith(f"1 op after {found.tried} programs in ")
 
 
+def test_a_fault_with_two_results() -> None:
+    """The tuple of the results is not removed again and again."""
+    b = xb.XlaBuilder("model")
+    x = b.parameter(xb.f32[8], "x")
+    model = b.build(xb.tuple(xb.tanh(xb.exp(x)), xb.sin(x), xb.cos(x)))
+
+    def is_bad(computation: xb.XlaComputation, *_: Any) -> bool:
+        return {"tanh", "sine"} <= set(opcodes(computation))
+
+    found = lowering.minimize(model, is_bad, ONES)
+    assert opcodes(found.computation) == ["tanh", "sine", "tuple"]
+    assert found.is_finished
+
+
 def test_the_whole_program_must_be_bad() -> None:
     b = xb.XlaBuilder("model")
     model = b.build(b.parameter(xb.f32[8], "x") + 1.0)

@@ -233,6 +233,11 @@ class Comparison(Displayed):
                 lines.append(f"  largest difference: {worst}")
         for difference in self.results:
             lines.append(f"  result{difference.path}: {_result_text(difference)}")
+        if first is None and not self.agrees:
+            lines.append(
+                "  each op agrees by itself; lowering.minimize finds the ops that differ together, "
+                "with lowering.faults.differs(device, reference=...)"
+            )
         if self.left_out:
             listed = ", ".join(f"op {op.id} {op.opcode}" for op in self.left_out[:5])
             more = "" if len(self.left_out) <= 5 else f" and {len(self.left_out) - 5} more"

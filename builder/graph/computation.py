@@ -150,6 +150,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
                 fix = "call lowering.to_jax(computation)(...)"
             raise error_of(OperandError, self.name, rule, fix, got=repr(self))
 
+    @explained
     def users(self, op: XlaOp) -> tuple[XlaOp, ...]:
         """Return the ops that have `op` as an operand, each once, in the order of recording.
 

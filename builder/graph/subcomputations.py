@@ -31,7 +31,7 @@ from builder.errors import (
     brief,
     error_of,
 )
-from builder.graph.calls import REDUCTIONS, is_of_call
+from builder.graph.calls import REDUCTIONS, explained, is_of_call
 from builder.graph.computation import XlaComputation
 from builder.graph.foreign_values import RECORDING, Purpose, located
 from builder.graph.recording import append, rollback_on_error, shared_attributes
@@ -517,6 +517,7 @@ class ReusableFunction:
         self._finish = finish
         self._recorded: dict[tuple[tuple[Shape, ...], bool], XlaComputation] = {}
 
+    @explained
     def __call__(self, *operands: XlaOp | Sequence[Any], **named: object) -> XlaOp:
         """Record a call with these operands in the builder that they belong to.
 
@@ -548,6 +549,7 @@ class ReusableFunction:
             raise error_of(OperandError, self.name, rule, got=f"{', '.join(named)} by name")
         return extension("builder.ops.control_flow", "call_reusable", self, operands)
 
+    @explained
     def computation(self, *shapes: ShapeLike) -> XlaComputation:
         """Return the computation for parameters of these shapes, recording it if needed.
 

@@ -501,6 +501,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         """
         return extension("builder.ops.host", "recv", self._target("recv"), shape, channel_handle)
 
+    @explained
     def custom_call(self, target_name: str, shape: ShapeLike, **more: Any) -> XlaOp:
         """Call a registered function without operands; with operands, use ``xb.custom_call``.
 
@@ -525,6 +526,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         )
         return append(builder, "custom_call", plan[0], (), plan[1])
 
+    @explained
     def python_call(
         self, function: Callable[..., Any], shape: ShapeLike, *, has_side_effect: bool = False
     ) -> XlaOp:

@@ -15,7 +15,7 @@ import numpy as np
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.schema import SCHEMAS
 from builder.support.display import Displayed
-from builder.support.frames import shown_file
+from builder.support.frames import shown_file, without_internal_frames
 from builder.support.imports import extension
 from builder.support.names import ExplainsAttributes
 from builder.types.shape import ArrayShape, Shape, TupleShape
@@ -249,6 +249,7 @@ class XlaOp(Displayed, ExplainsAttributes):
         return None if self.metadata is None else self.metadata.sharding
 
     @sharding.setter
+    @without_internal_frames
     def sharding(self, sharding: Any) -> None:
         text = None
         if sharding is not None:
@@ -396,6 +397,7 @@ class XlaOp(Displayed, ExplainsAttributes):
         fix = "use op.shape.dimensions for the sizes of an array"
         raise self._not_a_tuple("len", "len(op)", fix)
 
+    @without_internal_frames
     def __getitem__(self, key: Key) -> XlaOp:
         """Return the part of an array, or the element of a tuple, at `key`.
 

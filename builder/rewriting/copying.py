@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from builder.errors import BuilderError, OperandError, SignatureError, brief, error_of
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import copied_calls, needed_ops
 from builder.graph.recording import metadata_for, resolve_builder, rollback_on_error
@@ -162,6 +163,7 @@ def _foreign_op(computation: XlaComputation, role: str, op: XlaOp) -> BuilderErr
     )
 
 
+@explained
 def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> XlaOp:
     """Record the ops of a computation in the builder of the operands, instead of a call.
 

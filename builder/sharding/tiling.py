@@ -15,6 +15,7 @@ from typing import Final
 
 from builder.errors import OperandError, ShapeInferenceError, brief
 from builder.support.display import Displayed
+from builder.support.frames import without_internal_frames
 from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, intern_array, shape_argument
 from builder.types.text_reader import TextReader, outside_quotes
 
@@ -56,6 +57,7 @@ class Tiling(Displayed):
         """The rank of the arrays that the tiling fits, or None if it fits every rank."""
         return len(self.tiles) - len(self.subgroups) if self.kind == "tiled" else None
 
+    @without_internal_frames
     def shard_shape(self, shape: ShapeLike) -> ArrayShape:
         """Return the shape of one device's shard of an array.
 
@@ -72,6 +74,7 @@ class Tiling(Displayed):
         array = sharded_array(shape, self.misfit)
         return shard_shape(array, self.tiles) if self.kind == "tiled" else array
 
+    @without_internal_frames
     def misfit(self, shape: ShapeLike) -> str | None:
         """Return the rule that an array of this shape would break, or None if the tiling fits."""
         array = array_argument("misfit", shape)
@@ -122,6 +125,7 @@ def shard_shape(shape: ArrayShape, tiles: tuple[int, ...]) -> ArrayShape:
     return intern_array(shape.element_type, sizes, shape.dynamic_dimensions)
 
 
+@without_internal_frames
 def parse_tiling(text: str) -> Tiling:
     """Parse a sharding of one array in GSPMD's text form.
 

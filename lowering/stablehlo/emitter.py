@@ -373,9 +373,9 @@ class Emitter:
         if schema is None:
             raise LoweringError("no lowering rule", got=repr(op), op=opcode)
         array = constant_value(op)
-        if array is not None and self._large is not None:
-            if array.nbytes >= _LARGE_BYTES and not is_splat(array):
-                return self._emit_large_constant(op, self._large)
+        is_large = array is not None and array.nbytes >= _LARGE_BYTES and not is_splat(array)
+        if is_large and self._large is not None:
+            return self._emit_large_constant(op, self._large)
         if op.shape.is_tuple or schema.computations:
             return self._emit_region_op(op, schema, key, operands)
         if opcode in CHECKS:

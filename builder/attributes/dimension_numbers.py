@@ -270,6 +270,8 @@ class ConvolutionDimensionNumbers:
 
 
 _LETTERS: Final = ("bf", "io", "bf")
+"""The labels of the input, the kernel and the output for dimensions that are not spatial: batch and
+feature, input and output feature. Spatial dimensions have their numbers as labels."""
 
 ConvolutionDimensionNumbersLike = ConvolutionDimensionNumbers | str
 """ConvolutionDimensionNumbers, or a string like "b01f_01io->b01f"."""
@@ -283,8 +285,8 @@ def of_labels(labels: Sequence[Sequence[str]]) -> ConvolutionDimensionNumbers:
     """
     fields: list[int | tuple[int, ...]] = []
     for part, letters in zip(labels, _LETTERS, strict=True):
-        digits = [str(number) for number in range(len(part) - 2)]
-        fields += [*map(part.index, letters), tuple(map(part.index, digits))]
+        spatial = tuple(part.index(str(number)) for number in range(len(part) - 2))
+        fields += [*map(part.index, letters), spatial]
     return ConvolutionDimensionNumbers(*fields)  # type: ignore[arg-type]  # in their order
 
 

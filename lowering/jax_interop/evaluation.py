@@ -53,7 +53,7 @@ source_info_util.register_exclusion(str(Path(__file__).parent))
 
 
 def _frame(file: str, line: int, column: int, function: str) -> Frame:
-    """Return a function whose code is at a position of a file."""
+    """Return a function that calls a step; in a stack its frame has this position and name."""
     name = function.rpartition(".")[2]
     # The positions in a code object are relative to its first line.
     code = _template(column).replace(
@@ -64,7 +64,7 @@ def _frame(file: str, line: int, column: int, function: str) -> Frame:
 
 @cache
 def _template(column: int) -> CodeType:
-    """Return the code of a frame at a column of a first line."""
+    """Return the code of a function that calls a step, with all positions at a column of line 1."""
     tree = ast.parse("lambda step, operands: step(*operands)", mode="eval")
     for node in ast.walk(tree):
         if isinstance(node, (ast.expr, ast.arg)):

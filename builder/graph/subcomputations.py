@@ -714,10 +714,10 @@ def carry_captures(recorded: Recorded) -> list[XlaOp]:
 
     def carry(outer: XlaOp, inner: XlaOp) -> None:
         if not outer.shape.is_array:
-            got = located(outer)
-            rule = f"the computation can use only arrays of the enclosing builder, got\n  {got}"
+            rule = "the computation can use only arrays of the enclosing builder"
             fix = "use the token before or after the scan"
-            raise error_of(BuilderError, "scan", rule, fix, shapes={"value": outer.shape})
+            got, shapes = f"\n  {located(outer)}", {"value": outer.shape}
+            raise error_of(BuilderError, "scan", rule, fix, got=got, shapes=shapes)
         _become_parameter(inner, f"captured{len(outers)}")
         outers.append(outer)
         carries.append(inner)

@@ -280,8 +280,8 @@ def _check_operands(computation: XlaComputation, operands: tuple[XlaOp, ...]) ->
     for number, parameter in enumerate(computation.parameters):
         if parameter.shape is not shapes[number]:
             raise SignatureError(
-                "operands must have the dynamic sizes of their parameters, got\n"
-                f"  parameter {number}, {parameter.name}, of {computation.name!r} "
+                "operands must have the dynamic sizes of their parameters",
+                got=f"\n  parameter {number}, {parameter.name}, of {computation.name!r} "
                 f"{parameter.shape}\n"
                 f"  operand {number} {shapes[number]}",
                 fix="record xb.call(computation, *operands), which accepts other dynamic sizes",

@@ -375,10 +375,10 @@ def tiled_rank(rank: int, tile: Tile, before: Sequence[Tile]) -> int:
     rank = max(rank, 1)  # XLA tiles a scalar as an array of one dimension
     length = len(tile.dimensions)
     if length > rank:
+        tiles = f", which result from {''.join(map(repr, before[-10:]))}" if before else ""
         raise _error(
-            "a tile can't have more dimensions than the array that it is applied to, "
-            f"got {brief(tile)} for {_dimensions(rank)}"
-            + (f", which result from {''.join(map(repr, before[-10:]))}" if before else "")
+            "a tile can't have more dimensions than the array that it is applied to",
+            got=f"{brief(tile)} for {_dimensions(rank)}{tiles}",
         )
     # A tiled dimension becomes two: tile, index in the tile. Combined ones are removed.
     return rank + length - 2 * tile.dimensions.count(COMBINE)

@@ -444,7 +444,8 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
             else:
                 raise BuilderError(
                     f"a probed op must belong to {computation.name!r} or to a "
-                    f"computation that its ops apply, got\n  {selector!r}",
+                    "computation that its ops apply",
+                    got=f"\n  {selector!r}",
                     op="interpret",
                 )
         else:

@@ -173,8 +173,8 @@ class Preparation:
         """Return a step that evaluates an op by its StableHLO; see `Context`."""
         for each in (op, *op.operands):
             if has_unbounded_sizes(each.shape):
-                reason = f"jax has no function for it with unbounded sizes, got {each.shape}"
-                raise refusal(op, reason, _GIVE_SIZES)
+                reason = "jax has no function for it with unbounded sizes"
+                raise refusal(op, reason, _GIVE_SIZES, each.shape)
         return pasted(self.computation if computation is None else computation, op)
 
 
@@ -405,8 +405,8 @@ def _refuse_bounds(op: XlaOp) -> None:
         if isinstance(leaf, ArrayShape) and not leaf.is_static:
             dynamic = compress(leaf.dimensions, leaf.dynamic_dimensions)
             if any(bound != UNBOUNDED for bound in dynamic):
-                reason = f"jax's arrays have no bounded sizes, got {op.shape}"
-                raise refusal(op, reason, "record the computation for fixed or unbounded sizes")
+                fix = "record the computation for fixed or unbounded sizes"
+                raise refusal(op, "jax's arrays have no bounded sizes", fix, op.shape)
 
 
 _GIVE_SIZES: Final = (

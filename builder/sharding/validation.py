@@ -87,7 +87,7 @@ def check_sharding_type(op: str, value: Any, name: str = "sharding") -> Sharding
     try:
         parse_tilings(value)
     except XlaError as error:
-        error.fix = _FIX_TEXT
+        error.fix = error.fix or _FIX_TEXT
         raise error.in_call(op) from None
     return value
 

@@ -346,7 +346,7 @@ def available_computation(
     if isinstance(computation, XlaComputation):
         return computation
     if type(computation) is ReusableFunction:
-        return computation.cached(shapes)
+        return computation._cached(shapes)
     if is_library_function(computation):
         return _library_computation(op, role, computation, shapes, True)
     return None
@@ -393,7 +393,7 @@ def computation_or_recorded(
         return computation
     if type(computation) is ReusableFunction:
         with rollback_on_error(enclosing):
-            return computation.recorded(op, role, shapes, pass_arguments)
+            return computation._computation_for(op, role, shapes, pass_arguments)
     function = _need_callable(op, role, computation)
     has_metadata = enclosing._current_metadata is not None
     if not (will_widen or has_metadata) and is_library_function(computation):
@@ -421,7 +421,7 @@ def as_computation(
     if available is not None:
         return available
     if type(computation) is ReusableFunction:
-        return computation.recorded(op, role, shapes)
+        return computation._computation_for(op, role, shapes)
     function = _need_callable(op, role, computation)
     return record_callable(op, role, function, shapes).build()
 
@@ -572,13 +572,13 @@ class ReusableFunction:
             True
         """
         arguments = [shape_argument(self.name, f"shape {i}", s) for i, s in enumerate(shapes)]
-        return self.recorded(self.name, "function", tuple(arguments))
+        return self._computation_for(self.name, "function", tuple(arguments))
 
-    def cached(self, shapes: tuple[Shape, ...]) -> XlaComputation | None:
+    def _cached(self, shapes: tuple[Shape, ...]) -> XlaComputation | None:
         """Return the computation of a signature, or None if it is not recorded yet."""
         return self._recorded.get((shapes, True))
 
-    def recorded(
+    def _computation_for(
         self, op: str, role: str, shapes: tuple[Shape, ...], pass_arguments: bool = True
     ) -> XlaComputation:
         """Return the computation of a signature, recording it if needed.

@@ -206,7 +206,7 @@ def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> 
     if isinstance(computation, ReusableFunction):
         with rollback_on_error(builder):
             shapes = tuple([operand.shape for operand in arguments])
-            computation = computation.recorded("inline", "computation", shapes)
+            computation = computation._computation_for("inline", "computation", shapes)
     return inline_into(computation, arguments, builder)
 
 

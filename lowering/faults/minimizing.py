@@ -17,7 +17,7 @@ from builder.checking import flag
 from builder.errors import OperandError, XlaError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_element, is_parameter, is_tuple
 from builder.ops.operands import need_computation
 from builder.rewriting.copying import inline
 from builder.support.arguments import is_function
@@ -235,7 +235,7 @@ def _with_fewer_ops(search: Search, program: Program) -> Program:
     """Keep as few ops as possible; the values of others become arguments."""
     computation = program.computation
     values = _values(search, program)
-    ops = [op for op in computation.ops if op.opcode != "parameter"]
+    ops = [op for op in computation.ops if not is_parameter(op)]
     kept = _fewest(ops, lambda some: search.is_bad(_part(program, values, some)))
     if len(kept) == len(ops):
         return program
@@ -393,11 +393,10 @@ def _counting_ops(computation: XlaComputation) -> set[XlaOp]:
             continue
         condition, body = op.attributes["condition"], op.attributes["body"]
         tested = _ancestors([condition.root])
-        numbers = {o.attributes["index"] for o in tested if o.opcode == "get_tuple_element"}
+        numbers = {o.attributes["index"] for o in tested if is_element(o)}
         found |= tested
         root = body.root
-        is_tuple = root.opcode == "tuple"
-        found |= _ancestors([root.operands[n] for n in numbers] if is_tuple else [root])
+        found |= _ancestors([root.operands[n] for n in numbers] if is_tuple(root) else [root])
         for part in (*condition.called_computations(), *body.called_computations()):
             found |= set(part.ops)
     return found

@@ -23,14 +23,13 @@ def refuse_ops() -> None:
 
 
 def _error(op: Any) -> BuilderError:
-    rule = (
-        f"an XlaOp is not an array of jax, because it is recorded and not computed, got\n  {op!r}"
-    )
+    rule = "an XlaOp is not an array of jax, because it is recorded and not computed"
     fix = (
         "call a function of jax with lowering.apply(function, op), as in "
         "lowering.apply(jax.nn.relu, op); or use the ops of builder, and lowering.gradients"
     )
-    error = error_of(BuilderError, "jax", rule, fix, shapes={"operand": op.shape})
+    got, shapes = f"\n  {op!r}", {"operand": op.shape}
+    error = error_of(BuilderError, "jax", rule, fix, got=got, shapes=shapes)
     frame = caller_frame(sys._getframe(1))
     while frame is not None and frame.f_code.co_filename.startswith(_JAX):
         frame = caller_frame(frame.f_back)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_element
 from builder.ops.reshaping import equal_products
 from builder.schema import SCHEMAS
 from builder.schema.equal_sizes import Argument, Pairs, Size, Sizes, UnknownSize, join
@@ -54,7 +54,7 @@ class EqualDimensions:
         """Return the dimensions of the arrays in an op's value, whose operands have theirs."""
         if op.opcode in ("tuple", "optimization_barrier"):
             return [array for operand in op.operands for array in self.of[operand]]
-        if op.opcode == "get_tuple_element":
+        if is_element(op):
             index, (operand,) = op.attributes["index"], op.operands
             elements = operand.shape.elements  # type: ignore[union-attr]  # a tuple
             first = sum(map(leaf_count, elements[:index]))

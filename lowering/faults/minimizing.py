@@ -241,7 +241,7 @@ def _with_fewer_ops(search: Search, program: Program) -> Program:
         return program
     part = _part(program, values, kept)
     # Without the tuple of the results, the part has another one.
-    left = [op for op in part.computation.ops if op.opcode != "parameter"]
+    left = [op for op in part.computation.ops if not is_parameter(op)]
     return part if len(left) < len(ops) else program
 
 

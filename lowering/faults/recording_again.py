@@ -19,7 +19,7 @@ import builder as xb
 from builder.graph.computation import XlaComputation, called_in
 from builder.graph.registry import registrar
 from builder.graph.xla_builder import XlaBuilder
-from builder.graph.xla_op import OpMetadata, XlaOp, with_metadata
+from builder.graph.xla_op import OpMetadata, XlaOp, is_parameter, with_metadata
 from builder.rewriting.copying import copy_op
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape, Shape, TupleShape, intern_array, leaves, without_layout
@@ -163,7 +163,7 @@ class _Recorder:
         if called_in(attributes):
             attributes = {name: self._applied(value) for name, value in attributes.items()}
         expected = self.shape(op)
-        if op.opcode == "parameter":
+        if is_parameter(op):
             layout = op.attributes.get("shape_with_layout")
             shape = layout if expected is op.shape and self.change.keeps_annotations else None
             flags = attributes.get("replicated_at_leaf_buffers", ())

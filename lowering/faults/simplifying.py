@@ -14,7 +14,7 @@ import numpy as np
 
 from builder.attributes.padding import PaddingConfig, PaddingConfigDimension
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_constant
 from builder.ops.contraction.dot_product import DEFAULT_PRECISION
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
@@ -150,7 +150,7 @@ def _with_limit(program: Program, number: int, old: int, new: int) -> Changes:
     """Yield programs in which one number may be the new limit of a loop."""
     loop = loops_in(program.computation)[number]
     for op in (*loop.attributes["condition"].ops, *loop.operands[0].operands, loop.operands[0]):
-        if op.opcode == "constant" and _is_number(op.attributes["value"], old):
+        if is_constant(op) and _is_number(op.attributes["value"], old):
             value = np.asarray(new, op.attributes["value"].dtype)
             change = Change(attributes={op: {"value": value}})
             yield partial(_changed, program, change)

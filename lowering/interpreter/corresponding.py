@@ -241,7 +241,7 @@ class Candidates:
                 rows = self._samples[block]
                 is_equal = (rows == samples) | (np.isnan(rows) & np.isnan(samples))
                 is_equal |= np.abs(rows - samples) <= errors[block, None]
-                for number in block[is_equal.all(axis=1)].tolist():
+                for number in map(int, block[is_equal.all(axis=1)]):
                     if is_near(array, self._arrays[number], float(ulps[number])):
                         return self._ops[number]
                 start, count = start + count, count * 8

@@ -44,6 +44,17 @@ IMPORT_MS: Final = {"builder": 50, "lowering": 100}
 LIBRARY_TO_JAX: Final = 1.1
 """The target of a function of the library; its table marks the functions that miss it."""
 PACKED_TO_COPY: Final = 3.0
+START_TO_JIT: Final = 0.7
+TABLE_US: Final = 50.0
+TOOLS_TO_REFERENCE: Final = {
+    "compare(c, reference=d)": ("compare at most {:g} times computing all values", 2.0),
+    "save as .mlirbc": ("saved as bytecode in at most {:g} times its lowering", 1.0),
+}
+SCALED_ONCE: Final = ("record", "lower", "legalize", "compile")
+"""The steps that do not depend on the number of devices; all others are done for each device."""
+SCALE_TO_JAX: Final = 2.0
+"""The target of the steps for each device that are executed often, on the most devices."""
+_OFTEN: Final = ("place shards", "call", "call, NumPy arguments", "read")
 PACKED_ELEMENTS: Final = 10_000_000
 """The least number of elements for which packing is compared with a copy: smaller arrays fit into
 caches."""
@@ -103,7 +114,65 @@ def evaluate(figures: dict[str, Any]) -> list[TargetResult]:
             target = "no longer than jax.jit's (or the quartiles overlap)"
             figure = f"{entry['ratios']['ours/jax']:.2f} times"
             results.append(TargetResult(call, target, figure, met))
+    results.extend(_serving_results(figures))
+    results.extend(_tool_results(figures))
+    results.extend(_scale_results(figures.get("scale", [])))
     return results
+
+
+def _serving_results(figures: dict[str, Any]) -> Iterator[TargetResult]:
+    for entry in figures.get("threads", []):
+        name = f"{entry['program']}, {entry['threads']} threads"
+        target = "all calls no longer than jax.jit's (or the quartiles overlap)"
+        figure = f"{entry['ratios']['throughput, ours/jax']:.2f} times"
+        yield TargetResult(name, target, figure, no_slower(entry["us"]["throughput"]))
+    if "start" in figures:
+        ratio = figures["start"]["ratios"]["total, ours/jit"]
+        target = f"at most {START_TO_JIT:g} times jax.jit's start"
+        met = ratio <= START_TO_JIT
+        yield TargetResult("a saved executable", target, f"{ratio:.2f} times", met)
+
+
+def _tool_results(figures: dict[str, Any]) -> Iterator[TargetResult]:
+    for entry in figures.get("tools", []):
+        what, ops = f"{entry['what']}, {entry['ops']:,} ops", entry["ops"]
+        if entry["what"].startswith("text") and ops >= LARGE:
+            us = entry["ms"]["ours"]["median"] * 1e3 / ops
+            target = f"at most {TABLE_US:g} us a row"
+            yield TargetResult(what, target, f"{us:.1f} us", us <= TABLE_US)
+        if entry["what"] in TOOLS_TO_REFERENCE:
+            text, limit = TOOLS_TO_REFERENCE[entry["what"]]
+            ratio = entry["ratios"]["ours/reference"]
+            yield TargetResult(what, text.format(limit), f"{ratio:.2f} times", ratio <= limit)
+
+
+def _scale_results(entries: Sequence[dict[str, Any]]) -> Iterator[TargetResult]:
+    """Compare the steps on the most devices with those on the fewest, and with jax's.
+
+    Each result has the figure of the step that is farthest from the target.
+    """
+    if len(entries) < 2:
+        return
+    small, large = entries[0], entries[-1]
+    name = f"a sharded program, {large['devices']} devices"
+    growth = {
+        step: sides["ours"]["median"] / small["ms"][step]["ours"]["median"]
+        for step, sides in large["ms"].items()
+    }
+    devices = large["devices"] / small["devices"]
+    for text, limit, steps in (
+        ("a step for the program", MAX_GROWTH, [s for s in growth if s in SCALED_ONCE]),
+        ("a step for each device", devices, [s for s in growth if s not in SCALED_ONCE]),
+    ):
+        worst = max(steps, key=growth.__getitem__)
+        target = f"{text} at most {limit:g} times that on {small['devices']} devices"
+        figure = f"{growth[worst]:.2f} times ({worst})"
+        yield TargetResult(name, target, figure, growth[worst] <= limit)
+    ratios = {step: large["ratios"][f"{step}, ours/jax"] for step in _OFTEN}
+    worst = max(ratios, key=ratios.__getitem__)
+    met = all(no_slower(large["ms"][step], SCALE_TO_JAX) for step in _OFTEN)
+    target = f"placing, calling and reading at most {SCALE_TO_JAX:g} times jax's"
+    yield TargetResult(name, target, f"{ratios[worst]:.2f} times ({worst})", met)
 
 
 def no_slower(times: Mapping[str, Mapping[str, float]], ratio: float = 1.0) -> bool:

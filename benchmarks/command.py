@@ -39,6 +39,9 @@ PARTS: Final = (
     "library",
     "interop",
     "derivatives",
+    "serving",
+    "tools",
+    "scale",
 )
 SCALED: Final = "chain"
 
@@ -56,6 +59,9 @@ NAME is a graph ({", ".join(GRAPHS)}) or a group:
   library     functions of builder.lib, compared with jax's
   interop     computations inside jax, and recorded gradients
   derivatives gradients of training steps, compared with jax.grad's
+  serving     threads that call one executable, and the start of a saved one
+  tools       the text of a table, compare, saving a large module
+  scale       a sharded program on 8, 64 and 512 virtual CPU devices
   all         all of these
 
 Other commands: `check` compares ratios with benchmarks/ratios.json; `report FILE` writes
@@ -90,6 +96,12 @@ class _Pace:
         self.derivatives_rounds = 3 if quick else 15
         self.derivatives_cold_rounds = 1 if quick else 5
         self.derivatives_seconds = 0.5 if quick else 15.0
+        self.serving_rounds = 3 if quick else 15
+        self.serving_seconds = 0.5 if quick else 10.0
+        self.tools_rounds = 3 if quick else 7
+        self.tools_seconds = 0.5 if quick else 10.0
+        self.scale_rounds = 2 if quick else 9
+        self.scale_seconds = 1.0 if quick else 20.0
 
     def size(self, graph: Graph) -> int:
         """Return the size at which a graph is measured, if not at all sizes."""
@@ -302,7 +314,44 @@ def _run(
                 on_progress=on_progress,
             )
             advance()
-        if names & {"end_to_end", "dispatch", "library", "interop", "derivatives"}:
+        if "serving" in names:
+            from benchmarks.serving import (
+                PROGRAMS as SERVED,
+                STARTED,
+                measure_start,
+                measure_threads,
+            )
+
+            name, size = STARTED
+            count = options.rounds or pace.serving_rounds
+            figures["start"] = measure_start(
+                name, options.size or size, rounds=count, on_progress=on_progress
+            )
+            figures["threads"] = measure_threads(
+                SERVED, rounds=count, seconds=pace.serving_seconds, on_progress=on_progress
+            )
+            advance()
+        if "tools" in names:
+            from benchmarks.tools import FULL, QUICK, measure_tools
+
+            figures["tools"] = measure_tools(
+                QUICK if options.quick else FULL,
+                rounds=options.rounds or pace.tools_rounds,
+                seconds=pace.tools_seconds,
+                on_progress=on_progress,
+            )
+            advance()
+        if "scale" in names:
+            from benchmarks.scale import DEVICES, measure_scale
+
+            figures["scale"] = measure_scale(
+                DEVICES[:2] if options.quick else DEVICES,
+                rounds=options.rounds or pace.scale_rounds,
+                seconds=pace.scale_seconds,
+                on_progress=on_progress,
+            )
+            advance()
+        if names & {"end_to_end", "dispatch", "library", "interop", "derivatives", "serving"}:
             from benchmarks.machine import accelerator
 
             device = accelerator()

@@ -30,6 +30,15 @@
                     "error": the largest of a gradient, relative to its norm; "ms": for "step" (an
                     execution), "warm" and "cold" (recording gradients, for jax trace and lowering)
                     the spreads of the CPU milliseconds for "ours" and "jax"; "ratios"
+    threads         a list: "program", "threads" (their number); "us": the spreads of microseconds
+                    for "ours" and "jax", of "throughput" (the elapsed time by the calls of all
+                    threads), and of the "median" and the "slowest of 100" calls; "ratios"
+    start           "graph", "size"; "ms": for "ours", "jax" (a file of machine code) and "jit" (no
+                    file) the spread of each stage's CPU milliseconds in a fresh process; "ratios"
+    tools           a list: "what" was measured, "beside" which reference, "ops" of the program;
+                    "ms": the spreads of the CPU milliseconds for "ours" and "reference"; "ratios"
+    scale           a list: "devices" (virtual ones); "ms": for each step the spreads of the CPU
+                    milliseconds for "ours" and, if jax has the step, "jax"; "ratios"
     later           for each part that was measured in a later run (`report FILE --later FILE`):
                     "date", "processor", "versions"
 
@@ -186,6 +195,8 @@ _ENTRY: Final = {
 _MEMORY: Final = ("recorded_bytes", "with_module_bytes", "peak_bytes", "jax_bytes")
 _STAGES: Final = ("record", "lower", "compile", "run", "total")
 _COLD_STAGES: Final = ("import", "record", "lower", "total")
+_THREAD_QUANTITIES: Final = ("throughput", "median", "slowest of 100")
+_START_STAGES: Final = ("import", "load", "first call", "total")
 _BUILD: Final = {"graph": (str,), "size": (int,), "ops": (int,)}
 _FIGURES: Final = {
     "date": (str,),
@@ -257,6 +268,36 @@ _FIGURES: Final = {
             "optimized": {"ours": (int,), "jax": (int,)},
             "error": _NUMBER,
             "ms": {key: {"ours": _SPREAD, "jax": _SPREAD} for key in ("step", "warm", "cold")},
+            "ratios": {"*": _NUMBER},
+        }
+    ],
+    "threads?": [
+        {
+            "program": (str,),
+            "threads": (int,),
+            "us": {key: {"ours": _SPREAD, "jax": _SPREAD} for key in _THREAD_QUANTITIES},
+            "ratios": {"*": _NUMBER},
+        }
+    ],
+    "start?": {
+        "graph": (str,),
+        "size": (int,),
+        "ms": dict.fromkeys(("ours", "jax", "jit"), dict.fromkeys(_START_STAGES, _SPREAD)),
+        "ratios": {"*": _NUMBER},
+    },
+    "tools?": [
+        {
+            "what": (str,),
+            "beside": (str,),
+            "ops": (int,),
+            "ms": {"ours": _SPREAD, "reference": _SPREAD},
+            "ratios": {"ours/reference": _NUMBER},
+        }
+    ],
+    "scale?": [
+        {
+            "devices": (int,),
+            "ms": {"*": {"ours": _SPREAD, "*": _SPREAD}},
             "ratios": {"*": _NUMBER},
         }
     ],

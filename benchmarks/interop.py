@@ -18,7 +18,7 @@ import builder as xb
 import lowering
 from benchmarks.graphs.transformer import Config, graph_of, loss_of
 from benchmarks.languages import jax_lax, ours as with_ops
-from benchmarks.timing import Round, in_turns, spread, timed
+from benchmarks.timing import beside, timed
 
 __all__ = ["LAYERS", "measure_interop"]
 
@@ -82,26 +82,12 @@ def measure_interop(
         ),
     )
     entries = []
-    for what, beside, measure, one, other in measured:
+    for what, reference, measure, one, other in measured:
         on_progress(what)
-        ms = _in_turns(partial(measure, one), partial(measure, other), rounds, seconds)
-        ratios = {"ours/reference": ms["ours"]["median"] / ms["reference"]["median"]}
-        entries.append({"what": what, "beside": beside, "ms": ms, "ratios": ratios})
+        calls = partial(measure, one), partial(measure, other)
+        compared = beside(*calls, rounds=rounds, seconds=seconds)
+        entries.append({"what": what, "beside": reference, **compared})
     return entries
-
-
-def _in_turns(
-    ours: Callable[[], float], reference: Callable[[], float], rounds: int, seconds: float
-) -> dict[str, Any]:
-    """Return the spreads of the milliseconds of two measurements, which return seconds."""
-    for measure in (ours, reference):
-        measure()  # the first trace fills caches of jax
-    contenders: dict[str, Round] = {
-        "ours": lambda: {"ours": ours()},
-        "reference": lambda: {"reference": reference()},
-    }
-    times, _ = in_turns(contenders, rounds=rounds, seconds=seconds)
-    return {name: spread([t * 1e3 for t in found]) for name, found in times.items()}
 
 
 def _values(shapes: Sequence[Any]) -> list[Any]:

@@ -294,6 +294,71 @@ def _derivative_tables(figures: Mapping[str, Any]) -> list[Table]:
 
 _SIDES: Final = ("ours", "jax")
 
+
+def _threads_tables(figures: Mapping[str, Any]) -> list[Table]:
+    columns = ["program", "", "ours", "jax.jit", "ours / jax"]
+    table = Table("Calls by several threads, us", columns, text_columns=2)
+    for entry in figures["threads"]:
+        name = f"{entry['program']}, {entry['threads']} threads"
+        for quantity, sides in entry["us"].items():
+            cells = [_range(sides[who]) for who in _SIDES]
+            compared = _times(entry["ratios"], f"{quantity}, ours/jax")
+            table.rows.append([name, quantity, *cells, compared])
+    return [table]
+
+
+def _start_tables(figures: Mapping[str, Any]) -> list[Table]:
+    entry = figures["start"]
+    title = f"The start of {entry['graph']} {entry['size']:,} in a fresh process, ms"
+    table = Table(title, ["from", *entry["ms"]["ours"], "ours / this"])
+    for side, source in _STARTED_FROM.items():
+        cells = [_range(stage) for stage in entry["ms"][side].values()]
+        table.rows.append([source, *cells, _times(entry["ratios"], f"total, ours/{side}")])
+    return [table]
+
+
+_STARTED_FROM: Final = {
+    "ours": "a file of executable.save",
+    "jax": "jax: a file of serialize_executable",
+    "jit": "jax.jit: no file",
+}
+
+
+def _tools_tables(figures: Mapping[str, Any]) -> list[Table]:
+    columns = ["tool", "beside", "ops", "ours", "us per op", "reference", "ours / reference"]
+    table = Table("Tools, ms", columns, text_columns=2)
+    for entry in figures["tools"]:
+        ours, reference = (entry["ms"][who] for who in ("ours", "reference"))
+        per_op = _number(ours["median"] * 1e3 / entry["ops"])
+        cells = [f"{entry['ops']:,}", _range(ours), per_op, _range(reference)]
+        compared = _times(entry["ratios"], "ours/reference")
+        table.rows.append([entry["what"], entry["beside"], *cells, compared])
+    return [table]
+
+
+def _scale_tables(figures: Mapping[str, Any]) -> list[Table]:
+    entries = figures["scale"]
+    columns = ["step"]
+    for entry in entries:
+        columns += [f"{entry['devices']} devices: ours", "jax"]
+    first, last = entries[0], entries[-1]
+    table = Table("Virtual devices, CPU ms", [*columns, "ours, growth", "jax, growth"])
+    for step in first["ms"]:
+        cells = [
+            _range(entry["ms"][step][who]) if who in entry["ms"][step] else "—"
+            for entry in entries
+            for who in _SIDES
+        ]
+        growth = [
+            f"{last['ms'][step][who]['median'] / first['ms'][step][who]['median']:.1f}×"
+            if who in first["ms"][step]
+            else "—"
+            for who in _SIDES
+        ]
+        table.rows.append([step, *cells, *growth])
+    return [table]
+
+
 PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "graphs": _graph_tables,
     "scaling": _scaling_tables,
@@ -305,6 +370,10 @@ PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "library": _library_tables,
     "interop": _interop_tables,
     "derivatives": _derivative_tables,
+    "threads": _threads_tables,
+    "start": _start_tables,
+    "tools": _tools_tables,
+    "scale": _scale_tables,
 }
 """The tables of each part of the figures."""
 
@@ -319,9 +388,9 @@ def budget_table(figures: dict[str, Any]) -> Table:
 
 
 def budget_tables(figures: dict[str, Any]) -> list[Table]:
-    """Return the budget for a page: targets of several graphs with a column each, and the rest."""
+    """Return the budget for a page: targets of several graphs, with a column each, and the rest."""
     results = evaluate(figures)
-    counts = Counter(result.target for result in results)
+    counts = Counter(r.target for r in results if r.graph in figures.get("graphs", {}))
     shared = [target for target, count in counts.items() if count > 1]
     graphs = list(dict.fromkeys(result.graph for result in results if result.target in shared))
     cells = {

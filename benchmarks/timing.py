@@ -19,6 +19,7 @@ from typing import Any, Final
 __all__ = [
     "ContenderError",
     "Round",
+    "beside",
     "in_turns",
     "keep_freed_memory",
     "spread",
@@ -120,19 +121,45 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     }
 
 
+def beside(
+    ours: Callable[[], float], reference: Callable[[], float], *, rounds: int, seconds: float
+) -> dict[str, Any]:
+    """Run two measurements in turns, each once before it counts, and compare them.
+
+    Args:
+        ours, reference: the measurements, which return seconds.
+        rounds, seconds: as for `in_turns`.
+
+    Returns:
+        "ms": the spreads of the milliseconds of "ours" and "reference"; "ratios" of their medians.
+    """
+    for measure in (ours, reference):
+        measure()  # the first call fills caches
+    contenders: dict[str, Round] = {
+        "ours": lambda: {"ours": ours()},
+        "reference": lambda: {"reference": reference()},
+    }
+    times, _ = in_turns(contenders, rounds=rounds, seconds=seconds)
+    ms = {name: spread([t * 1e3 for t in found]) for name, found in times.items()}
+    return {
+        "ms": ms,
+        "ratios": {"ours/reference": ms["ours"]["median"] / ms["reference"]["median"]},
+    }
+
+
 def stage_spreads(
     times: Mapping[str, Sequence[float]], sums: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the spreads of the milliseconds of each stage and of sums of stages, for both sides.
+    """Return the spreads of the milliseconds of each stage and of sums of stages, for each side.
 
     Args:
         times: the seconds of each stage in each round, named ``"ours record"``.
         sums: the stages of each sum.
     """
-    columns: dict[str, dict[str, list[float]]] = {"ours": {}, "jax": {}}
+    columns: dict[str, dict[str, list[float]]] = {}
     for name, seconds in times.items():
         side, _, stage = name.partition(" ")
-        columns[side][stage] = [value * 1e3 for value in seconds]
+        columns.setdefault(side, {})[stage] = [value * 1e3 for value in seconds]
     for stages in columns.values():
         for name, parts in sums.items():
             rows = zip(*(stages[part] for part in parts), strict=True)

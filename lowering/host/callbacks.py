@@ -30,6 +30,27 @@ from lowering.pjrt.host_arrays import MismatchError, read_leaves, result_packer
 R = TypeVar("R")
 
 
+class Disagreement:
+    """A Python function that raises an error; a program calls it if conditions of devices differ.
+
+    Attributes:
+        op: the name of the operation whose conditions differ.
+        rule, fix, context: facts of the error for the user.
+        noticed: whether the function was called.
+    """
+
+    def __init__(self, op: str, rule: str, fix: str, context: tuple[str, ...]) -> None:
+        self.op = op
+        self.rule = rule
+        self.fix = fix
+        self.context = context
+        self.noticed = False
+
+    def __call__(self, *_: Any) -> tuple[np.ndarray[Any, Any], ...]:
+        self.noticed = True
+        raise RuntimeError(self.rule)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PythonFunction:
     """A Python function that a module calls.

@@ -572,12 +572,13 @@ def _correspondence(
         rule = "reference must have the parameters and the result of the computation"
         raise error_of(OperandError, "compare", rule, got=f"{others} for {shapes}")
     errors = tolerances.accumulated(computation, target.platform)
-    other_errors = tolerances.accumulated(reference, target.platform)
+    other_errors = np.array(tolerances.accumulated(reference, target.platform))
 
-    def is_same(op: XlaOp, array: Array, other: XlaOp, other_array: Array) -> bool:
+    def allowed(op: XlaOp, others: Array) -> Array:
         # The programs add up in another order.
-        allowed = _tolerance(ulps, op.opcode, errors[op.id] + other_errors[other.id])
-        return tolerances.is_near(array, other_array, allowed)
+        both: Array = errors[op.id] + other_errors[others]
+        requested = _tolerance(ulps, op.opcode, math.nan)
+        return both if math.isnan(requested) else np.full_like(both, requested)
 
     return corresponding(
         computation,
@@ -585,7 +586,7 @@ def _correspondence(
         _program_values(computation, arguments, target),
         _program_values(reference, arguments, target),
         f"{target.platform}:{target.id}",
-        is_same,
+        allowed,
     )
 
 

@@ -8,7 +8,6 @@ compute something else.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from builder.graph.xla_op import XlaOp, is_element, is_parameter, is_tuple, tupl
 from builder.inspection.table import count_text
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.types.shape import Shape
+from lowering.interpreter.tolerances import is_near, unit_of
 
 Array = np.ndarray[Any, Any]
 
@@ -135,7 +135,7 @@ def corresponding(
     values: Mapping[XlaOp, Any],
     reference_values: Mapping[XlaOp, Any],
     device: str,
-    is_same: Callable[[XlaOp, Array, XlaOp, Array], bool],
+    allowed: Callable[[XlaOp, Array], Array],
 ) -> Correspondence:
     """Match the values of two computations.
 
@@ -143,11 +143,12 @@ def corresponding(
         computation, reference: the computations, of equal program shapes.
         values, reference_values: the values of their ops.
         device: the device that computed them, as text.
-        is_same: whether an array of an op is equal to an array of an op of the reference, up to
-            rounding errors.
+        allowed: returns, for an op and the ids of ops of the reference, the error in ulps up to
+            which an array of the op is equal to an array of each of these.
     """
+    (tolerance,) = allowed(computation.root, np.array([reference.root.id]))
     agrees = all(
-        is_same(computation.root, *pair[:1], reference.root, *pair[1:])
+        is_near(*pair, float(tolerance))
         for pair in zip(
             _arrays(values[computation.root]),
             _arrays(reference_values[reference.root]),
@@ -158,25 +159,20 @@ def corresponding(
     for op in reference.ops:
         if op.shape.is_array:
             by_shape[op.shape].append(op)
-    arrays = {op: np.asarray(reference_values[op]) for ops in by_shape.values() for op in ops}
-    samples = {
-        shape: np.stack([_samples(arrays[op]) for op in ops]) for shape, ops in by_shape.items()
+    candidates = {
+        shape: Candidates(ops, [np.asarray(reference_values[op]) for op in ops])
+        for shape, ops in by_shape.items()
     }
     pairs: dict[XlaOp, XlaOp] = {}
     latest = 0
     for op in computation.ops:
-        if op.shape not in samples:
+        others = candidates.get(op.shape)
+        if others is None:
             continue
-        array = np.asarray(values[op])
-        others = [by_shape[op.shape][n] for n in _possible(array, samples[op.shape])]
-        # An op of the same kind rather than another one with the same value, such as a copy; and
-        # one near the last match, because programs compute most values in the same order.
-        others.sort(key=lambda other: (other.opcode != op.opcode, abs(other.id - latest)))
-        for other in others:
-            if is_same(op, array, other, arrays[other]):
-                pairs[op] = other
-                latest = other.id
-                break
+        found = others.find(op, np.asarray(values[op]), allowed(op, others.ids), latest)
+        if found is not None:
+            pairs[op] = found
+            latest = found.id
     first = None if agrees else _first(computation, pairs, values)
     counterpart = None if first is None else _counterpart(first, pairs, reference)
     largest = None if first is None else _largest(first, counterpart, values, reference_values)
@@ -193,6 +189,65 @@ def _arrays(value: Any) -> list[Array]:
 
 _SAMPLES: Final = 64
 
+_ROUNDING: Final = 1e-12
+"""More than the rounding errors of a mean of `_SAMPLES` numbers, relative to the largest."""
+
+
+class Candidates:
+    """The ops of the reference that have arrays of one shape, to find one with a given value.
+
+    Each array is compared first by the mean of a few elements, then by these elements, and then in
+    full. All candidates are compared by their means at once, and few remain. So the time for an
+    array hardly depends on the number of candidates.
+
+    Attributes:
+        ids: the ids of the ops.
+    """
+
+    def __init__(self, ops: Sequence[XlaOp], arrays: Sequence[Array]) -> None:
+        self.ids: Final = np.array([op.id for op in ops])
+        self._ops = ops
+        self._arrays = arrays
+        self._opcodes = np.array([op.opcode for op in ops])
+        self._units = np.array([unit_of(array) for array in arrays])
+        self._samples = np.stack([_samples(array) for array in arrays])
+        with np.errstate(all="ignore"):
+            self._means = _means(self._samples)
+            self._rounding = _ROUNDING * np.abs(self._samples).max(axis=1, initial=0.0)
+
+    def find(self, op: XlaOp, array: Array, ulps: Array, latest: int) -> XlaOp | None:
+        """Return the op whose array is equal to `array`; None if there is none.
+
+        Of several, it is one of the same kind rather than another one with the same value, such as
+        a copy; and the one nearest to the last match, because programs compute most values in the
+        same order.
+
+        Args:
+            op: the op of the computation.
+            array: its value.
+            ulps: the error in ulps up to which `array` is equal to the array of each candidate.
+            latest: the id of the last match.
+        """
+        samples = _samples(array)
+        with np.errstate(all="ignore"):
+            errors = ulps * self._units
+            # Negated, so that a candidate with a NaN remains.
+            is_far = np.abs(self._means - _means(samples[None])) > errors + self._rounding
+            near = np.flatnonzero(~is_far)
+            distance = np.abs(self.ids[near] - latest)
+            near = near[np.lexsort((distance, self._opcodes[near] != op.opcode))]
+            start, count = 0, 8
+            while start < len(near):
+                block = near[start : start + count]
+                rows = self._samples[block]
+                is_equal = (rows == samples) | (np.isnan(rows) & np.isnan(samples))
+                is_equal |= np.abs(rows - samples) <= errors[block, None]
+                for number in map(int, block[is_equal.all(axis=1)]):
+                    if is_near(array, self._arrays[number], float(ulps[number])):
+                        return self._ops[number]
+                start, count = start + count, count * 8
+        return None
+
 
 def _samples(array: Array) -> Array:
     """Return a few elements of an array."""
@@ -203,21 +258,10 @@ def _samples(array: Array) -> Array:
     return samples
 
 
-def _possible(array: Array, samples: Array) -> list[int]:
-    """Return the numbers of the arrays that may equal `array`, up to rounding errors.
-
-    Most arrays differ in a few elements, so that comparing all of their elements is not needed.
-
-    Args:
-        array: an array.
-        samples: a row of `_samples` for each of the arrays.
-    """
-    with np.errstate(all="ignore"):
-        largest = float(np.abs(array).astype(np.float64).max(initial=0.0))
-        if not math.isfinite(largest):
-            return list(range(len(samples)))
-        is_near = (np.abs(samples - _samples(array)) <= 0.1 * largest).all(axis=1)
-    return [int(number) for number in np.flatnonzero(is_near)]
+def _means(samples: Array) -> Array:
+    """Return the mean of each row; 0 for rows without elements."""
+    means: Array = samples.sum(axis=1) / max(1, samples.shape[1])
+    return means
 
 
 def _first(

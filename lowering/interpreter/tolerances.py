@@ -101,9 +101,19 @@ def is_near(a: Array, b: Array, ulps: float) -> bool:
         x: Array = a.astype(wide)
         y: Array = b.astype(wide)
         equal = (x == y) | (np.isnan(x) & np.isnan(y))
-        finite = np.abs(y[np.isfinite(y)])
-        unit = finite.max(initial=0.0) * float(pt.float_info(element_type.real_type).eps)
-        return bool((equal | (np.abs(x - y) <= ulps * unit)).all())
+        return bool((equal | (np.abs(x - y) <= ulps * unit_of(b))).all())
+
+
+def unit_of(array: Array) -> float:
+    """Return the ulp of the largest finite element of an array; 0 for integers and preds."""
+    element_type = pt.from_dtype(array.dtype)
+    if not (element_type.is_floating or element_type.is_complex):
+        return 0.0
+    wide: type = np.complex128 if element_type.is_complex else np.float64
+    with np.errstate(all="ignore"):
+        values: Array = array.astype(wide)
+        largest_finite = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+        return float(largest_finite) * float(pt.float_info(element_type.real_type).eps)
 
 
 def in_units_of(a: Array, b: Array, size: float) -> Array:

@@ -28,6 +28,27 @@ def put(array: Any, aval: Any, sharding: Any, device: Any) -> Any:
     )
 
 
+def put_shards(shards: Sequence[Any], aval: Any, sharding: Any, devices: Sequence[Any]) -> Any:
+    """Copy a NumPy array to each of several devices, as `put` does, and return one jax.Array.
+
+    Args:
+        shards: C-contiguous NumPy arrays, each in memory of its own.
+        aval: a jax.core.ShapedArray of the result.
+        sharding: the sharding of the result.
+        devices: the devices of the shards, which are those of this process, in the order of the
+            sharding.
+    """
+    return jax_extension.batched_device_put(
+        aval, sharding, list(shards), list(devices), True, False, _DURING_CALL, True
+    )
+
+
+def device_assignment(sharding: Any) -> Sequence[Any]:
+    """Return the devices of a jax sharding, in its order."""
+    devices: Sequence[Any] = sharding._device_assignment
+    return devices
+
+
 def share(array: Any, aval: Any, sharding: Any, device: Any) -> Any:
     """Return a jax.Array like `put`, which may use the memory of the NumPy array.
 

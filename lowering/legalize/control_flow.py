@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
 from jaxlib.mlir import ir
 
 from builder.ops.control_flow import DERIVATIVE
 from builder.types import primitive_type as pt
 from lowering.errors import recorded_at
+from lowering.host.callbacks import Disagreement
 from lowering.jaxlib_api.compilation import CALLBACK_TARGET
 from lowering.legalize.op_builder import Attributes, OpBuilder, array_of, integer_of
 from lowering.legalize.partitions import is_manual, mark_manual, value_kinds
@@ -60,27 +60,6 @@ def _sharding_of(value: Value) -> str:
     operation = value.owner.operation
     names = ("sharding",) if operation.name == "sdy.sharding_constraint" else SHARDINGS
     return next((str(operation.attributes[n]) for n in names if n in operation.attributes), "")
-
-
-class Disagreement:
-    """A Python function that raises an error; a program calls it if conditions of devices differ.
-
-    Attributes:
-        op: the name of the operation whose conditions differ.
-        rule, fix, context: facts of the error for the user.
-        noticed: whether the function was called.
-    """
-
-    def __init__(self, op: str, rule: str, fix: str, context: tuple[str, ...]) -> None:
-        self.op = op
-        self.rule = rule
-        self.fix = fix
-        self.context = context
-        self.noticed = False
-
-    def __call__(self, *_: Any) -> tuple[np.ndarray[Any, Any], ...]:
-        self.noticed = True
-        raise RuntimeError(self.rule)
 
 
 def compare_conditions(

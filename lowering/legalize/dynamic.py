@@ -9,14 +9,14 @@ XLA propagates the sizes through most operations. `bounded_ops` rewrites the oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from jaxlib.mlir import ir
 
 from builder.errors import error_of
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape, Shape, intern_array, leaves
+from builder.types.shape import ArrayShape, intern_array
 from lowering.errors import CompileError, recorded_at
 from lowering.legalize.bounded_ops import BOUNDED
 from lowering.legalize.entry_attributes import SIGNATURE_ATTRIBUTES
@@ -31,20 +31,6 @@ from lowering.mlir.operations import (
 )
 from lowering.mlir.types import shape_of_type
 from lowering.ops.dynamic import loses_a_size
-
-
-def bounded_dimensions(shapes: Iterable[Shape]) -> list[tuple[int, int]]:
-    """List the bounded dimensions of all leaves as pairs (leaf number, dimension).
-
-    The sizes are passed in this order, after all other arguments and after all other results.
-    """
-    pairs = []
-    all_leaves = (leaf for shape in shapes for leaf in leaves(shape))
-    for number, leaf in enumerate(all_leaves):
-        if not leaf.is_static:
-            assert isinstance(leaf, ArrayShape)  # tokens have no sizes
-            pairs += [(number, d) for d in _bounded_of(leaf)]
-    return pairs
 
 
 def _bounded_of(shape: ArrayShape) -> list[int]:

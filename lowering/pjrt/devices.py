@@ -263,7 +263,7 @@ def sharding_of(target: jax.Device) -> jax.sharding.SingleDeviceSharding:
 class Target:
     """The shape and the device of arrays, and what is needed to copy NumPy arrays to the device.
 
-    The subclass for several devices is in `lowering.running.shards`.
+    The subclass for several devices is in `lowering.pjrt.sharded`.
 
     Attributes:
         shape: the shape of the arrays.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -207,3 +207,17 @@ def result_packer(shape: Shape) -> Callable[[list[Any]], Any]:
         return done[0]
 
     return pack
+
+
+def bounded_dimensions(shapes: Iterable[Shape]) -> list[tuple[int, int]]:
+    """List the bounded dimensions of all leaves as pairs (leaf number, dimension).
+
+    The sizes are passed in this order, after all other arguments and after all other results.
+    """
+    pairs = []
+    all_leaves = (leaf for shape in shapes for leaf in leaves(shape))
+    for number, leaf in enumerate(all_leaves):
+        if not leaf.is_static:
+            assert isinstance(leaf, ArrayShape)  # tokens have no sizes
+            pairs += [(number, d) for d, dynamic in enumerate(leaf.dynamic_dimensions) if dynamic]
+    return pairs

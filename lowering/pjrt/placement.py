@@ -26,6 +26,7 @@ from lowering.pjrt.devices import (
 from lowering.pjrt.entry_layouts import layout_from, put_in_layout
 from lowering.pjrt.failures import is_out_of_memory, transfer_error
 from lowering.pjrt.host_arrays import array_or_jax_array
+from lowering.pjrt.sharded import ShardedTarget
 
 PlaceLike: TypeAlias = "DeviceLike | Sharding"
 """A device, or a jax sharding over several devices."""
@@ -80,18 +81,11 @@ def device_put(value: Any, to: PlaceLike = None) -> jax.Array:
         is_key = isinstance(value, jax.Array)
         fix = "pass jax.random.key_data(value) for random keys" if is_key else ""
         raise _error(error.rule, fix or error.fix) from None
-    parts = _parts(sharding, array.shape)
+    _check_fits(sharding, array.shape)
     if isinstance(array, jax.Array):
         return _copy(array, sharding)
-    if isinstance(sharding, SingleDeviceSharding):
-        return Target(intern_array(element_type, array.shape), sharding).put(array)
-    arrays = [
-        Target(intern_array(element_type, array[index].shape), sharding_of(part_device)).put(
-            array[index]
-        )
-        for part_device, index in parts.items()
-    ]
-    return jax.make_array_from_single_device_arrays(array.shape, sharding, arrays)
+    kind = Target if isinstance(sharding, SingleDeviceSharding) else ShardedTarget
+    return kind(intern_array(element_type, array.shape), sharding).put(array)
 
 
 def share_memory(array: np.ndarray[Any, Any], device: jax.Device) -> jax.Array:
@@ -135,8 +129,8 @@ def _check_complete(sharding: Sharding) -> Sharding:
     return sharding
 
 
-def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
-    """Return, for each device of this process, the index of its part of the array."""
+def _check_fits(sharding: Sharding, sizes: tuple[int, ...]) -> None:
+    """Raise ArgumentError if arrays of these sizes can't be placed by a sharding."""
     kind = sharding.memory_kind
     first: Any = next(iter(sharding.device_set))
     default = first.default_memory().kind
@@ -149,7 +143,6 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
         )
     try:
         sharding.shard_shape(sizes)
-        parts: dict[jax.Device, Any] = dict(sharding.addressable_devices_indices_map(sizes))
     except (ValueError, TypeError, IndexError) as error:
         report = str(error).strip()
         reason = report.partition("\n")[0][:300]
@@ -158,7 +151,6 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
         rule = f"an array of the sizes {sizes} can't be sharded by {brief(sharding)}: {reason}"
         fix = "pad the array, or pass a sharding that fits its sizes"
         raise _error(rule, fix, detail=report) from None
-    return parts
 
 
 def _copy(array: Any, sharding: Sharding) -> jax.Array:

@@ -14,9 +14,13 @@ from builder.support.frames import without_internal_frames
 from builder.types.shape import ArrayShape, TupleShape, leaves
 from lowering.host.callbacks import raise_failure
 from lowering.jaxlib_api import compilation, execution
-from lowering.legalize.dynamic import bounded_dimensions
 from lowering.pjrt.devices import sharding_of
-from lowering.pjrt.host_arrays import TRUNCATED_BY_JAX, copy_numpy, result_packer
+from lowering.pjrt.host_arrays import (
+    TRUNCATED_BY_JAX,
+    bounded_dimensions,
+    copy_numpy,
+    result_packer,
+)
 from lowering.running.arguments import (
     DELETED,
     DELETED_FIX,
@@ -28,6 +32,7 @@ from lowering.running.arguments import (
     target_of,
 )
 from lowering.running.failures import (
+    bytes_needed,
     check_numbers,
     may_lack_memory,
     must_wait,
@@ -48,6 +53,7 @@ class Steps:
         arguments: the arguments that the program takes.
         is_flat: whether no parameter is a tuple.
         pack: the function that nests the results as the computation's root is.
+        needed: the bytes of arguments, results and temporary values; 0 if they are not known.
         direct_results: the avals of the results, if jaxlib can execute the program without Python.
             None if a parameter is a tuple, if a call waits for the end of the program, or if a
             result has a bounded dimension, is a token, or is in a tuple inside the root's tuple.
@@ -55,7 +61,7 @@ class Steps:
 
     __slots__ = (
         *("_device", "_execute", "_loaded"),
-        *("arguments", "direct_results", "info", "is_flat", "pack"),
+        *("arguments", "direct_results", "info", "is_flat", "needed", "pack"),
     )
 
     def __init__(self, loaded: Any, info: ProgramInfo, device: jax.Device) -> None:
@@ -66,7 +72,8 @@ class Steps:
         self.info: Final = info
         self.arguments: Final = Arguments(info, sharding)
         self.is_flat: Final = not any(isinstance(p, TupleShape) for p in parameters)
-        waits = must_wait(info, loaded, device)
+        self.needed: Final = bytes_needed(loaded)
+        waits = must_wait(info, device, self.needed)
         targets = [target_of(leaf, sharding) for leaf in leaves(result)]
         sizes = bounded_dimensions([result])
         handlers = [
@@ -279,7 +286,7 @@ class Executable(CompiledProgram):
         direct = direct_call(loaded, steps)
         if direct is None:
             self.__call__ = steps
-        elif info.donated or not is_host(self.device) or may_lack_memory(loaded):
+        elif info.donated or not is_host(self.device) or may_lack_memory(steps.needed):
             self.__call__ = translating_errors(direct, steps)
         else:
             # jaxlib itself raises no error here: it checks for deleted arrays, and there is memory.

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lowering.errors import ModuleFileError
+from lowering.host.callbacks import Disagreement
 from lowering.jaxlib_api import compilation, jax_arrays, mlir, versions
-from lowering.legalize.control_flow import Disagreement
 from lowering.pjrt.devices import is_local
 from lowering.reading.files import EXECUTABLE_MAGIC, other_kind
 from lowering.stablehlo.module import path_text, write_atomically

@@ -23,8 +23,6 @@ from jaxlib.mlir import ir
 from builder.inspection.rendering import bytes_text
 from lowering.errors import CompileError, ExecutionError
 from lowering.jaxlib_api import compilation, mlir
-from lowering.legalize import legalize
-from lowering.legalize.precompile_checks import check_compilable
 from lowering.mlir.operations import CALLS, module_with_main, operations_in
 from lowering.pjrt.failures import (
     host_memory,
@@ -36,23 +34,36 @@ from lowering.reading.helper_process import HelperError, in_helper
 from lowering.running.program import ProgramInfo
 
 
-def must_wait(info: ProgramInfo, loaded: Any, device: jax.Device) -> bool:
+def bytes_needed(loaded: Any) -> int:
+    """Return the bytes of arguments, results and temporary values; 0 if XLA does not report them.
+
+    XLA counts them for each call, which takes milliseconds for a program with many results.
+    """
+    return sum(_memory(loaded).values())
+
+
+def must_wait(info: ProgramInfo, device: jax.Device, needed: int) -> bool:
     """Return whether a call waits for the end of the program.
 
     A call waits for a program that calls Python functions, that calls registered functions on CPU
     that can report an error, or that needs more memory than the device has.
+
+    Args:
+        info: the program.
+        device: a device that it runs on.
+        needed: its `bytes_needed`.
     """
     if info.callbacks or (info.handlers and device.platform == "cpu"):
         return True
-    return sum(_memory(loaded).values()) > _memory_of(device)
+    return needed > _memory_of(device)
 
 
-def may_lack_memory(loaded: Any) -> bool:
-    """Return whether a program needs so much memory that an out-of-memory error is possible.
+def may_lack_memory(needed: int) -> bool:
+    """Return whether a program needs so many bytes that an out-of-memory error is possible.
 
     For smaller programs, calls do not translate out-of-memory errors: it would slow down each call.
     """
-    return sum(_memory(loaded).values()) > _LITTLE_MEMORY
+    return needed > _LITTLE_MEMORY
 
 
 _LITTLE_MEMORY: Final = 1 << 20
@@ -227,6 +238,10 @@ def number_of_failing_operation(source: bytes) -> bytes:
 
 
 def _compiles(module: ir.Module, replicas: int, partitions: int) -> bool:
+    # lazy imports: a saved executable is loaded and called without the rewrites
+    from lowering.legalize import legalize
+    from lowering.legalize.precompile_checks import check_compilable
+
     devices = jax.devices()
     try:
         legalized = legalize(module, "main", "cpu", replicas, partitions, devices=devices)

@@ -10,11 +10,10 @@ from typing import Any, Final
 import jax
 
 from lowering.errors import ExecutionError
-from lowering.host.callbacks import raise_failure, shared_failure
+from lowering.host.callbacks import Disagreement, raise_failure, shared_failure
 from lowering.jaxlib_api import jax_arrays
-from lowering.legalize.control_flow import Disagreement
 from lowering.running.arguments import Leaf
-from lowering.running.failures import must_wait, raise_execution_error
+from lowering.running.failures import bytes_needed, must_wait, raise_execution_error
 from lowering.running.program import ProgramInfo
 
 Execute = Callable[[Any], tuple[list[Any], Callable[[], None]]]
@@ -49,7 +48,7 @@ class Launcher:
         self._devices: Final = devices
         self._failure: Final = shared_failure(info.callbacks)
         self._disagreements: Final = [c for c in info.callbacks if isinstance(c, Disagreement)]
-        self.waits: Final = must_wait(info, loaded, devices[0])
+        self.waits: Final = must_wait(info, devices[0], bytes_needed(loaded))
         self.execute: Execute
 
     def __call__(self, arrays: Any) -> list[Any]:

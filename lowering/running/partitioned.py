@@ -22,10 +22,11 @@ from lowering.errors import CompileError
 from lowering.jaxlib_api import execution, jax_arrays
 from lowering.pjrt.devices import is_local, sharding_of
 from lowering.pjrt.host_arrays import program_leaves, result_packer
+from lowering.pjrt.sharded import ShardedTarget
 from lowering.running.arguments import Arguments, Leaf, passed_shape
 from lowering.running.launching import AcceptedArrays, Execute, Launcher
 from lowering.running.program import CompiledProgram, ProgramInfo
-from lowering.running.shards import ShardedTarget, is_equivalent, named_shardings
+from lowering.running.shards import is_equivalent, named_shardings
 from lowering.sharding.partitioning import Partitioning, partition_counts
 from lowering.stablehlo.call_tree import unchanged
 
@@ -97,7 +98,7 @@ class PartitionedExecutable(CompiledProgram):
             info.partitioning or Partitioning(is_shardy=False),
         )
         targets = [
-            ShardedTarget(shape, sharding, self.devices)
+            ShardedTarget(shape, sharding)
             for shape, sharding in zip(shapes, shardings, strict=True)
         ]
         remaining = iter(shardings)
@@ -112,7 +113,8 @@ class PartitionedExecutable(CompiledProgram):
         self._pack = result_packer(result)
         local = list(filter(is_local, self.devices))
         self._launcher = launcher = Launcher(loaded, info, local)
-        if all(target.in_order for target in targets) and not launcher.waits:
+        in_order = all(target.devices == self.devices for target in targets)
+        if in_order and not launcher.waits:
             launcher.execute = _execute_sharded(loaded, targets[count:])
         else:
             launcher.execute = _execute_by_shards(

@@ -1,4 +1,4 @@
-"""Convert XLA's tilings to jax shardings, and create sharded arrays.
+"""Convert XLA's tilings to jax shardings.
 
 An XLA tiling assigns a part of an array to each partition. A jax NamedSharding names the axes of a
 mesh of devices, and splits each dimension along some axes. Most tilings can be expressed over a
@@ -19,60 +19,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from builder.sharding.tiling import Tiling
-from builder.types.shape import ArrayShape
-from lowering.jaxlib_api import jax_arrays
-from lowering.pjrt.devices import Target, in_order, is_local, sharding_of
 from lowering.sharding.partitioning import Partitioning, partition_counts
 
 _SPEC: Final[Any] = PartitionSpec
-
-
-class ShardedTarget(Target):
-    """The shape and the sharding of an argument or result on several devices.
-
-    Attributes:
-        shard: the aval of a shard.
-        in_order: whether the sharding lists the devices in the order of the partitions.
-        local_devices: the devices of this process, in the order of the sharding.
-    """
-
-    def __init__(
-        self, shape: ArrayShape, sharding: NamedSharding, devices: Sequence[jax.Device]
-    ) -> None:
-        super().__init__(shape, sharding)
-        dimensions = shape.dimensions
-        self.shard: Final = jax.core.ShapedArray(sharding.shard_shape(dimensions), self.dtype)
-        self.in_order: Final = _devices_of(sharding) == tuple(devices)
-        indices = sharding.addressable_devices_indices_map(dimensions)
-        self.local_devices: Final = tuple(filter(is_local, _devices_of(sharding)))
-        # The ellipsis makes the shard of an array of rank 0 an array.
-        self._indices: list[tuple[jax.Device, Any]] = [
-            (device, (*(indices[device] or ()), ...)) for device in self.local_devices
-        ]
-
-    def _first_device(self) -> jax.Device:
-        return next(filter(is_local, _devices_of(self.sharding)))
-
-    def _aval(self) -> Any:
-        # Equal to the avals of jax's own arrays.
-        spec = _SPEC(*[None] * len(self.dimensions))
-        mesh: Any = self.sharding
-        where = NamedSharding(mesh.mesh.abstract_mesh, spec)
-        return jax.core.ShapedArray(self.dimensions, self.dtype, sharding=where)
-
-    def _put(self, array: np.ndarray[Any, Any]) -> jax.Array:
-        # One by one: jaxlib's function for several devices fails if they share a shard.
-        shards = [
-            jax_arrays.put(in_order(array[index]), self.shard, sharding_of(device), device)
-            for device, index in self._indices
-        ]
-        put: jax.Array = jax_arrays.assemble(self.aval, self.sharding, shards)
-        return put
-
-
-def _devices_of(sharding: Any) -> tuple[jax.Device, ...]:
-    """Return the devices of a NamedSharding, in the order of its mesh."""
-    return tuple(sharding.mesh.devices.flat)
 
 
 @lru_cache(maxsize=1024)
@@ -104,23 +53,26 @@ def named_shardings(
         partitioning: the module's mesh and device order.
     """
     count = len(devices)
-    all_parts = [_parts(tiling, rank, count) for tiling, rank in zip(tilings, ranks, strict=True)]
+    # Many arrays have few different tilings. Each is converted once.
+    keys = [(tiling.text, rank) for tiling, rank in zip(tilings, ranks, strict=True)]
+    different = dict(zip(keys, tilings, strict=True))
+    all_parts = {key: _parts(tiling, key[1], count) for key, tiling in different.items()}
     order = list(partitioning.device_order) or list(range(count))
-    axes = partitioning.axes or _common_axes(all_parts, count)
+    axes = partitioning.axes or _common_axes(list(all_parts.values()), count)
     mesh = _mesh(devices, order, axes)
-    shardings = []
-    for tiling, parts in zip(tilings, all_parts, strict=True):
+    shardings = {}
+    for key, parts in all_parts.items():
         spec = spec_of_parts(parts[order], axes)
         if spec is not None:
-            shardings.append(NamedSharding(mesh, spec))
+            shardings[key] = NamedSharding(mesh, spec)
             continue
         own_axes = _common_axes([parts], count)
         spec = spec_of_parts(parts, own_axes)
         if spec is not None:
-            shardings.append(NamedSharding(_mesh(devices, range(count), own_axes), spec))
+            shardings[key] = NamedSharding(_mesh(devices, range(count), own_axes), spec)
         else:
-            shardings.append(_in_order_of_parts(tiling, devices))
-    return shardings
+            shardings[key] = _in_order_of_parts(different[key], devices)
+    return [shardings[key] for key in keys]
 
 
 def _mesh(devices: Sequence[jax.Device], order: Iterable[int], axes: _Axes) -> Mesh:

@@ -412,6 +412,9 @@ def test_the_module_runs_as_a_program() -> None:
         "library",
         "interop",
         "derivatives",
+        "serving",
+        "tools",
+        "scale",
         "--peer-python",
     ):
         assert name in done.stdout

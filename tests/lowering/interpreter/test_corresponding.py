@@ -12,6 +12,8 @@ import pytest
 import builder as xb
 import lowering
 from builder import lib
+from lowering.interpreter import corresponding
+from lowering.interpreter.tolerances import is_near
 
 RANDOM = np.random.default_rng(3)
 ARGUMENTS = [RANDOM.normal(size=(6, 8)).astype(np.float32)]
@@ -130,3 +132,61 @@ def test_other_parameters_are_refused() -> None:
 
     with pytest.raises(xb.OperandError, match="reference must have the parameters and the result"):
         lowering.compare(port(), *ARGUMENTS, reference=other)
+
+
+def values_with_neighbors(dtype: Any) -> list[np.ndarray[Any, Any]]:
+    """Arrays of one shape, many of which differ by a few ulps, in one element, or in their NaNs."""
+    random = np.random.default_rng(0)
+    arrays = []
+    for scale in (1e-3, 1.0, 1e4):
+        base = (scale * random.normal(size=(20, 10))).astype(dtype)
+        if np.iscomplexobj(base):
+            base += (1j * random.normal(size=(20, 10))).astype(dtype)
+        one_element = base.copy()
+        one_element[7, 3] += base.dtype.type(1)
+        arrays += [base, base * base.dtype.type(1 + 4e-7), one_element]
+        if base.dtype.kind != "i":
+            for special in (np.nan, np.inf, -np.inf):
+                with_special = base.copy()
+                with_special[::3, 0] = special
+                with_special[1, 1] = -special
+                arrays.append(with_special)
+    return arrays
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.int32, xb.bf16.dtype])
+def test_the_match_is_the_nearest_of_those_that_are_equal(dtype: Any) -> None:
+    arrays = values_with_neighbors(dtype)
+    b = xb.XlaBuilder()
+    ops = [b.parameter(xb.f32[20, 10]) for _ in arrays]
+    candidates = corresponding.Candidates(ops, arrays)
+    for ulps in (0.0, 20.0, np.inf):
+        allowed = np.full(len(ops), ulps)
+        for array, latest in zip(arrays, reversed(range(len(arrays))), strict=True):
+            equal = [n for n, other in enumerate(arrays) if is_near(array, other, ulps)]
+            nearest = min(equal, key=lambda n, latest=latest: abs(n - latest), default=None)
+            expected = None if nearest is None else ops[nearest]
+            assert candidates.find(ops[0], array, allowed, latest) is expected
+
+
+def test_few_values_are_compared_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of values that differ by one percent of their largest element, too."""
+    compared = []
+
+    def counted(*arguments: Any) -> bool:
+        compared.append(arguments)
+        return is_near(*arguments)
+
+    monkeypatch.setattr(corresponding, "is_near", counted)
+
+    def chain(name: str, number: int) -> xb.XlaComputation:
+        b = xb.XlaBuilder(name)
+        x = value = b.parameter(xb.f32[8])
+        for n in range(300):
+            value += x * (0.02 if n == number else 0.01)
+        return b.build(value)
+
+    x = np.linspace(0, 1, 8).astype(np.float32)
+    found = lowering.compare(chain("a", 100), x, device="cpu", reference=chain("b", -1))
+    assert not found.agrees
+    assert len(compared) < 2 * 1200

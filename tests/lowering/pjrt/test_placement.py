@@ -54,6 +54,28 @@ def test_sharding_agrees_with_jax(names: tuple[Any, ...], flag: bool) -> None:
                 assert np.asarray(one).tobytes() == array.tobytes()
 
 
+@pytest.mark.parametrize("names", [("x",), (("x", "y"),), (None, "y"), ()])
+def test_shards_are_copies(names: tuple[Any, ...]) -> None:
+    """Also if several devices have the same shard, or different shards are the same memory."""
+    sharding = spec(*names)
+    for base in (
+        np.ones((64, 64), np.float32),
+        np.ones((0, 8), np.float32),
+        np.ones((8, 1), np.int8),
+    ):
+        for array in (base, np.broadcast_to(base[:1], base.shape) if base.size else base):
+            if array.shape[-1] == 1 and names == (None, "y"):
+                continue  # one column can't be divided
+            there = lowering.device_put(array, sharding)
+            base[...] = 2
+            assert there.is_fully_addressable
+            assert len(there.addressable_shards) == 8
+            assert np.array_equal(there, np.ones(array.shape))
+            # As an array that jax has placed: a traced function is not traced again.
+            assert there.aval == jax.device_put(np.ones_like(array), sharding).aval
+            base[...] = 1
+
+
 def test_a_sharding_over_one_device() -> None:
     one = lowering.device("cpu:2")
     there = lowering.device_put(np.arange(3), SingleDeviceSharding(one))

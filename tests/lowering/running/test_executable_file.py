@@ -336,6 +336,26 @@ run.save(sys.argv[1])
 """
 
 
+LOAD_AND_CALL = """\
+import sys
+import numpy as np
+import lowering
+print(np.asarray(lowering.load_executable(sys.argv[1])(np.float32([1, 2]))).tolist())
+unused = ("lowering.legalize", "lowering.ops")
+print(sorted(name for name in sys.modules if name.startswith(unused)))
+"""
+
+
+def test_a_start_imports_no_rewrites(tmp_path: Path) -> None:
+    """Nothing that only lowering and compiling need, which would lengthen the start."""
+    path = tmp_path / "double.executable"
+    b = xb.XlaBuilder("double")
+    x = b.parameter(xb.f32[2], "x")
+    lowering.compile(b.build(x + x), "cpu").save(path)
+    done = run_python("-c", LOAD_AND_CALL, str(path))
+    assert done.stdout.splitlines() == ["[2.0, 4.0]", "[]"]
+
+
 def test_another_process_loads_it_and_is_killed_while_it_saves(tmp_path: Path) -> None:
     calling = tmp_path / "calling"
 

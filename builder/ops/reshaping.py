@@ -484,8 +484,8 @@ def _open_sizes(
         new = math.prod(static)
         # StableHLO dynamic_reshape (C2)
         if not new or old % new:
-            rule = "the other sizes of operand must be a multiple of those in new_sizes"
-            check.fail(rule, got=f"{old} and {new}, for {text}", fix=_RESHAPE_FIX)
+            rule = "the product of operand's fixed sizes must be a multiple of new_sizes' product"
+            check.fail(rule, got=f"{old} and {new} in {text}", fix=_RESHAPE_FIX)
         return ((new_open[0], old_open[0], old // new),)
     # StableHLO dynamic_reshape (C2)
     if _parts(array.dimensions) != _parts(new_sizes):

@@ -398,7 +398,7 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
             rule = f"must have fixed sizes on several devices, got {part}"
             fix = "use arrays padded to their bounds, and s32[] parameters or results for the sizes"
         elif not all(leaf.is_bounded for leaf in dynamic):
-            rule = f"must have sizes that are fixed or bounded, got {part}"
+            rule = f"must not have unbounded sizes, got {part}"
             shapes = [nested_text(parameter, _with_sizes) for parameter in shape.parameters]
             fix = f"pass the sizes: lowering.compile(..., argument_shapes={shapes})"
         elif any(max(leaf.dimensions) > pt.s32.max for leaf in dynamic):

@@ -1,4 +1,4 @@
-"""Ops that are passed to functions of jax, in fresh processes: in two orders of imports."""
+"""Ops that are passed to functions of jax, in fresh processes: in three orders of imports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ assert lowering.apply(jnp.exp, op).shape is xb.f32[4]
 
 ORDERS = {
     "jax first": "import jax, builder as xb, lowering\n",
-    "jax later": "import builder as xb, lowering, jax\nlowering.lower\n",
+    "jax in the middle": "import builder as xb, jax, lowering\n",
+    "jax last": "import builder as xb, lowering, jax\n",
 }
 
 

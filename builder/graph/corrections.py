@@ -332,9 +332,21 @@ def _orders(
         for form in forms:
             placed = [(p, items[index]) for p, index in zip(form, order, strict=True)]
             if required <= {p.name for p in form} and all(
-                may_be(p, item.value) for p, item in placed
+                may_be(*pair) for pair in _values(placed)
             ):
                 yield placed
+    # The last argument by name, for a later parameter: xb.sort(x, dimension=0).
+    for p in [] if is_changed else positional[count:]:
+        if p.default is p.empty or p.kind is p.VAR_POSITIONAL:
+            continue
+        form = [*positional[: count - 1], p.replace(kind=p.KEYWORD_ONLY)]
+        placed = list(zip(form, items, strict=True))
+        if required <= {p.name for p in form} and all(may_be(*pair) for pair in _values(placed)):
+            yield placed
+
+
+def _values(placed: _Placed) -> Iterator[tuple[inspect.Parameter, Any]]:
+    return ((parameter, item.value) for parameter, item in placed)
 
 
 def _positional(parameters: Sequence[inspect.Parameter], count: int) -> list[inspect.Parameter]:
@@ -362,6 +374,8 @@ def may_be(parameter: inspect.Parameter, value: Any) -> bool:
         return annotation not in ("int", "str", "bool") and not takes_function
     if is_function(value):
         return takes_function or "XlaOp" not in annotation
+    if annotation in ("Operand", "XlaOp | int | float | complex"):
+        return not isinstance(value, (list, tuple))
     return annotation != "XlaOp"
 
 

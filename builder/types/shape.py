@@ -496,6 +496,9 @@ def _integer(size: Any, element_type: PrimitiveType) -> int:
         raise ShapeInferenceError(
             f"a dimension of {element_type}[...] must be an integer, bounded(n), '<=n' or '?'",
             got=brief(size),
+            fix="write '?' for a size that is known only when the program runs"
+            if size is None or hasattr(size, "opcode")
+            else "",
             op="shape",
         )
     return number

@@ -216,9 +216,9 @@ def compile(
     target = next(filter(is_local, targets))
     computation = for_platform(computation, target)
     if argument_shapes is not None:
-        from lowering.importer.refinement import with_argument_shapes  # lazy import
+        from lowering.importer.importing import with_fitting_shapes  # lazy import
 
-        computation = with_argument_shapes(computation, argument_shapes, "compile")
+        computation = with_fitting_shapes(computation, argument_shapes, "compile")
     make = functools.partial(
         _compiled,
         targets=targets,

@@ -991,6 +991,8 @@ def _meant_shape(value: Any) -> str:
     if isinstance(value, Mapping):
         return "a list of the shapes, or call the function through lowering.jit, which takes dicts"
     if isinstance(value, int) and not isinstance(value, bool):
+        if value < 0:
+            return "a shape, for instance xb.f32[2, 3]"
         return f"the element type, too, for instance xb.s32[{brief(value)}]"
     sizes = getattr(value, "shape", None)
     try:

@@ -123,6 +123,7 @@ FUNCTIONS: Final = by_name(
         "expand": "lib.broadcast_to",
         "fliplr flipud": "xb.rev",
         "index_in_dim": "x[1:2]",
+        "set index_update": "x.at[0].set(1)  # returns a new array",
         "T mT matrix_transpose moveaxis permute permute_dims rollaxis swapaxes": "xb.transpose",
         **{
             f"scatter_{op}": _SCATTER.format(f"xb.{op}")

@@ -135,6 +135,13 @@ def test_the_alias_is_named() -> None:
             ),
         ),
         (
+            lambda x: lib.arg_max(x, 1),
+            (
+                "arg_max: missing 1 required positional argument: 'axis'\n"
+                "fix: write lib.arg_max(x, element_type, axis)"
+            ),
+        ),
+        (
             lambda x: xb.pad(x, [(1, 1), (0, 0)]),
             (
                 "pad: missing 1 required positional argument: 'padding_config'\n"
@@ -263,6 +270,7 @@ def test_missing_and_surplus_arguments(call: Callable[[xb.XlaOp], Any], message:
         (lambda b, x, i: xb.map(b, [x], xb.neg), "xb.map([x], xb.neg)"),
         # Some arguments belong in a list.
         (lambda b, x, i: xb.concatenate(x, x, 0), "xb.concatenate([x, x], 0)"),
+        (lambda b, x, i: lib.stack(x, x), "lib.stack([x, x])"),
         # The last argument belongs to a later parameter.
         (lambda b, x, i: xb.sort(x, 0), "xb.sort(x, dimension=0)"),
         # The number of arguments is right, but no order of these is.

@@ -35,6 +35,7 @@ def message_of(owner: object, name: str) -> str:
         ("clip", "lib.clip(x, min, max)  # from builder import lib"),
         ("compile", "lowering.compile(computation)  # a call returns arrays with values"),
         ("iota", "b.iota(shape)"),
+        ("set", "x.at[0].set(1)  # returns a new array"),
     ],
 )
 def test_attributes_of_ops(name: str, fix: str) -> None:

@@ -33,10 +33,11 @@ STAMP_NEWEST = .venv-newest/.made-for
 VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version_info[:3], \
 	*(m.__name__ + " " + m.__version__ for m in (jax, jaxlib, numpy)), sep=", ")
 JAXLIB_TESTS = tests/lowering tests/conformance tests/property tests/defects tests/type_grid
+SCHEMA = $(VENV) -m check_jsonschema --builtin-schema vendor.$(1)
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-newest test-gpu fuzz stress mutants lint format types bench bench-check docs notebooks site screenshots dist platforms clean moved
+.PHONY: help demo test test-all test-newest test-gpu fuzz stress mutants lint format types bench bench-check docs reports notebooks site screenshots dist platforms clean moved
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -70,10 +71,15 @@ stress: $(STAMP) ## call and compile in many threads, call a million times, inte
 mutants: $(STAMP) ## change production code at random places; list the changes that no test detects
 	@$(VENV) -m tests.mutation $(MUTANTS_ARGS)
 
-lint: $(STAMP) ## check style, formatting and words
+lint: $(STAMP) ## check style, formatting, words, and the files for the public host
 	@$(VENV) -m ruff check .
 	@$(VENV) -m ruff format --check .
 	@$(VENV) tools/check_words.py
+	@$(call SCHEMA,github-workflows) .github/workflows/*.yml
+	@$(call SCHEMA,github-issue-forms) .github/ISSUE_TEMPLATE/bug_report.yml .github/ISSUE_TEMPLATE/feature_request.yml
+	@$(call SCHEMA,github-issue-config) .github/ISSUE_TEMPLATE/config.yml
+	@$(call SCHEMA,dependabot) .github/dependabot.yml
+	@$(call SCHEMA,citation-file-format) CITATION.cff
 
 format: $(STAMP) ## repair what `make lint` finds and ruff can repair
 	@$(VENV) -m ruff check --fix-only .
@@ -98,6 +104,9 @@ docs: $(STAMP) ## write the generated parts of the documentation
 	@$(VENV) tools/write_surface.py
 	@$(VENV) tools/write_readme.py
 	@$(VENV) tools/write_notebooks.py
+
+reports: $(STAMP_NEWEST) ## write bug reports to XLA, for the newest jax, in build/xla_reports
+	@$(VENV_NEWEST) tools/write_defects.py --reports build/xla_reports
 
 notebooks: $(STAMP) ## run the notebooks and write their outputs
 	@$(VENV) tools/write_notebooks.py

@@ -1,5 +1,7 @@
 """Every public function and method refuses wrong arguments with an error of the library.
 
+The traceback of the error has at most one frame of the library.
+
 Each parameter in turn is replaced by a hostile value; the others are valid. The operations have a
 test of their own, `tests/builder/ops/test_failures.py`.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import enum
 import inspect
 import math
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +24,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
+from builder.support.frames import is_inside
 
 
 class Colour(enum.Enum):
@@ -410,7 +414,11 @@ def attempt(case: Case, parameter: str, value: Any) -> str | None:
         case.use(case.function(*positional, **arguments))
     except (xb.XlaError, *case.errors) as error:
         length = len(str(error))
-        return None if length <= LONGEST_MESSAGE else f"a message of {length} characters"
+        if length > LONGEST_MESSAGE:
+            return f"a message of {length} characters"
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if is_inside(frame)]
+        is_of_library = isinstance(error, xb.XlaError)
+        return f"internal frames: {frames}" if is_of_library and len(frames) > 1 else None
     except Exception as error:  # any other error is a fault
         return f"{type(error).__name__}: {str(error)[:200]}"
     return None

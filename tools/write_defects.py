@@ -1,10 +1,18 @@
 """Write docs/xla_defects.md: the rewrites in `lowering.legalize`, and defects of XLA behind them.
 
-The text comes from the docstrings of the rewrites, the programs from tests/defects/reproducers.
+    python tools/write_defects.py
+    python tools/write_defects.py --reports FOLDER
+
+The second command writes bug reports to XLA instead, one file for each defect that this Python's
+jaxlib still has; see `tools/defect_reports.py`.
+
+The text of the page comes from the docstrings of the rewrites, the programs from
+tests/defects/reproducers.
 """
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 import sys
@@ -18,6 +26,7 @@ import lowering  # noqa: E402  (needs ROOT on the path)
 from lowering.legalize.bounded_ops import BOUNDED  # noqa: E402  (needs ROOT on the path)
 from lowering.legalize.registry import REWRITES, Rewrite  # noqa: E402  (needs ROOT on the path)
 from tests.defects.reproducer import Reproducer, read  # noqa: E402  (needs ROOT on the path)
+from tools.defect_reports import write_reports  # noqa: E402  (needs ROOT on the path)
 
 lowering.compile  # noqa: B018  (loads all modules that register rewrites)
 
@@ -111,8 +120,8 @@ def page() -> str:
                 "Each section describes a defect, shows it by programs, and ends with the rewrite "
                 "that avoids it. The programs are complete: compile one with `jaxlib`'s PJRT "
                 "client, run it on the arguments, and compare the results. `tests/defects` does so "
-                "on every supported jaxlib. Element types have XLA's names: `i8` is s8, `ui8` is "
-                "u8, and `i1` is pred."
+                "on every supported jaxlib, and `make reports` writes bug reports for XLA. Element "
+                "types have XLA's names: `i8` is s8, `ui8` is u8, and `i1` is pred."
             ),
             "",
             *map(_entry, defects),
@@ -123,5 +132,15 @@ def page() -> str:
     )
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write the page about defects of XLA, or reports.")
+    parser.add_argument("--reports", type=Path, metavar="FOLDER", help="write bug reports to XLA")
+    folder = parser.parse_args().reports
+    if folder is None:
+        PAGE.write_text(page())
+    else:
+        write_reports(folder)
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    main()

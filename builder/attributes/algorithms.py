@@ -12,6 +12,7 @@ import numpy as np
 from builder.attributes.fields import NamedEnum
 from builder.checking import integer, refusal
 from builder.errors import ShapeInferenceError, error_of
+from builder.support.frames import without_internal_frames
 
 
 class Transpose(NamedEnum, op="triangular_solve", argument="transpose_a"):
@@ -179,6 +180,7 @@ _MODES: Final = get_args(AccuracyMode)
 _WITHOUT_TOLERANCES: Final = ("DEFAULT", "HIGHEST")
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class ResultAccuracy:
     """The accuracy that a transcendental function must have: XLA's ResultAccuracy.

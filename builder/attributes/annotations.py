@@ -94,15 +94,14 @@ def meshes(computation: XlaComputation) -> Meshes:
         for name, mesh in part.annotations.meshes.items():
             if by_name.setdefault(name, mesh) != mesh:
                 raise BuilderError(
-                    "its computations must not have different meshes with the "
-                    f"same name, {name!r}, got\n  {by_name[name]['mesh']}\n"
-                    f"  {mesh['mesh']}, in {part.name!r}",
+                    f"its computations must not have different meshes with the same name, {name!r}",
+                    got=f"\n  {by_name[name]['mesh']}\n  {mesh['mesh']}, in {part.name!r}",
                     fix=ONE_MESH,
                     op=computation.name,
                 )
     if len(forms) > 1:
         listed = "\n".join(f"  {form}, in {part.name!r}" for form, part in forms.items())
-        rule = f"{ONE_SHARDING_FORM}, got\n{listed}"
         fix = "write tilings in place of shardings by mesh axes: mesh.sharding(...).tiling"
-        raise error_of(BuilderError, computation.name, rule, fix)
+        got = f"\n{listed}"
+        raise error_of(BuilderError, computation.name, ONE_SHARDING_FORM, fix, got=got)
     return by_name

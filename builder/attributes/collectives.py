@@ -12,8 +12,10 @@ from builder.attributes.fields import NamedEnum, sequence_or_none
 from builder.checking import integer, integers, refusal
 from builder.errors import ShapeInferenceError, brief
 from builder.support.caches import integer_key, per_signature
+from builder.support.frames import without_internal_frames
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:
     """The groups of replicas that perform a collective operation together.
@@ -86,6 +88,7 @@ class ChannelType(NamedEnum, enum.IntEnum, op="ChannelHandle", argument="type"):
     HOST_TO_DEVICE = 3
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class ChannelHandle:
     """A channel. Only operations on the same channel communicate with each other.

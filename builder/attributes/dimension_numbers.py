@@ -12,8 +12,10 @@ from builder.attributes.fields import construct, set_integers, unpackable
 from builder.checking import integer, refusal
 from builder.errors import ShapeInferenceError, brief, error_of
 from builder.support.caches import per_signature
+from builder.support.frames import without_internal_frames
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class DotDimensionNumbers:
     """The contracting and the batch dimensions of a dot product.
@@ -98,6 +100,7 @@ DotDimensionNumbersLike = DotDimensionNumbers | Sequence[Sequence[Sequence[int]]
 """DotDimensionNumbers, or ((lhs contracting, rhs contracting), (lhs batch, rhs batch))."""
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class RaggedDotDimensionNumbers:
     """The dimensions of a dot product with one dimension divided into groups of different sizes.
@@ -155,6 +158,7 @@ _MOST_SPATIAL: Final = 1000
 """A limit on the number of spatial dimensions, larger than the rank of any array."""
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class ConvolutionDimensionNumbers:
     """The meaning of each dimension of the input, the kernel and the output of a convolution.
@@ -197,6 +201,7 @@ class ConvolutionDimensionNumbers:
         set_integers(self)
 
     @classmethod
+    @without_internal_frames
     def default(cls, spatial: int) -> ConvolutionDimensionNumbers:
         """Return the dimension numbers that `conv` uses for `spatial` spatial dimensions.
 
@@ -265,6 +270,8 @@ class ConvolutionDimensionNumbers:
 
 
 _LETTERS: Final = ("bf", "io", "bf")
+"""The labels of the input, the kernel and the output for dimensions that are not spatial: batch and
+feature, input and output feature. Spatial dimensions have their numbers as labels."""
 
 ConvolutionDimensionNumbersLike = ConvolutionDimensionNumbers | str
 """ConvolutionDimensionNumbers, or a string like "b01f_01io->b01f"."""
@@ -278,8 +285,8 @@ def of_labels(labels: Sequence[Sequence[str]]) -> ConvolutionDimensionNumbers:
     """
     fields: list[int | tuple[int, ...]] = []
     for part, letters in zip(labels, _LETTERS, strict=True):
-        digits = [str(number) for number in range(len(part) - 2)]
-        fields += [*map(part.index, letters), tuple(map(part.index, digits))]
+        spatial = tuple(part.index(str(number)) for number in range(len(part) - 2))
+        fields += [*map(part.index, letters), spatial]
     return ConvolutionDimensionNumbers(*fields)  # type: ignore[arg-type]  # in their order
 
 
@@ -326,6 +333,7 @@ class _DimensionNumbers:
         return construct(cls, cls._op, **value)
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class GatherDimensionNumbers(_DimensionNumbers):
     """The meaning of the dimensions of a gather's operands and result.
@@ -361,6 +369,7 @@ class GatherDimensionNumbers(_DimensionNumbers):
     start_indices_batching_dims: tuple[int, ...] = ()
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class ScatterDimensionNumbers(_DimensionNumbers):
     """The meaning of the dimensions of a scatter's operands and updates.

@@ -20,6 +20,7 @@ from builder.attributes.fields import (
 from builder.attributes.mlir_text import float_text, quoted
 from builder.checking import refusal
 from builder.errors import ShapeInferenceError, brief
+from builder.support.frames import without_internal_frames
 
 DEBUG_PRINT_TARGET: Final = "xlabuilder.debug_print"
 """The target of custom calls that print their operands while the program runs."""
@@ -77,6 +78,7 @@ CustomCallScheduleLike = (
 """A CustomCallSchedule, its name or its number."""
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class OutputOperandAliasing:
     """A result of a custom call that shares the memory of one of its operands.

@@ -11,8 +11,10 @@ from typing import Any, Final, Literal
 from builder.attributes.fields import construct, sequence_or_none, set_integers, unpackable
 from builder.checking import integer, refusal
 from builder.errors import brief
+from builder.support.frames import without_internal_frames
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class PaddingConfigDimension:
     """The padding of one dimension.
@@ -36,6 +38,7 @@ class PaddingConfigDimension:
         return f"({self.edge_padding_low}, {self.edge_padding_high}, {self.interior_padding})"
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class PaddingConfig:
     """The padding of every dimension of an array.

@@ -119,9 +119,8 @@ class Donations:
             argument = _array_at("setup_alias", "the parameter", parameter, alias.param_index)
             if result is not argument:
                 raise ShapeInferenceError(
-                    "a result and the argument that it aliases must have the same "
-                    "shape, got\n"
-                    f"  output {_braces(alias.output_index)} {result}\n"
+                    "a result and the argument that it aliases must have the same shape",
+                    got=f"\n  output {_braces(alias.output_index)} {result}\n"
                     f"  {_argument(alias.param_number, alias.param_index)} {argument}",
                     op="setup_alias",
                     shapes={"output": result, "parameter": argument},

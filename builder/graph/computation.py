@@ -127,10 +127,10 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         self._users: list[tuple[XlaOp, ...]] | None = None
         self._called: tuple[XlaComputation, ...] | None = None
         self._applications: tuple[Application, ...] | None = None
-        # Results of inference for ops that apply this computation: see `planned`.
+        # Results of inference for ops that apply this computation: see `_planned`.
         self._plans: SignatureTable[Any] = SignatureTable()
 
-    def planned(self, plan: Callable[..., P], *arguments: Any) -> P:
+    def _planned(self, plan: Callable[..., P], *arguments: Any) -> P:
         """Return ``plan(*arguments)``, where `plan` infers an op that applies this computation.
 
         The results are cached in this computation, and freed with it.
@@ -150,6 +150,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
                 fix = "call lowering.to_jax(computation)(...)"
             raise error_of(OperandError, self.name, rule, fix, got=repr(self))
 
+    @explained
     def users(self, op: XlaOp) -> tuple[XlaOp, ...]:
         """Return the ops that have `op` as an operand, each once, in the order of recording.
 

@@ -12,6 +12,7 @@ from builder.graph.subcomputations import ReusableFunction, as_computation, reco
 from builder.layout.program_layouts import result_shape
 from builder.support.arguments import is_function
 from builder.support.caches import per_signature
+from builder.support.frames import without_internal_frames
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import (
     ArrayShape,
@@ -38,6 +39,7 @@ def computation(
 ) -> Callable[[Callable[..., Any]], XlaComputation]: ...
 
 
+@explained
 def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
     """Turn a function of XlaOps into an XlaComputation, or into a function recorded on use.
 
@@ -90,6 +92,7 @@ def computation(*shapes: Any, result: ShapeLike | None = None) -> Any:
     if result is not None:
         result = shape_argument("computation", "result", result)
 
+    @without_internal_frames
     def record(function: Callable[..., Any]) -> XlaComputation:
         if not is_function(function):
             raise _not_a_function(function)

@@ -80,10 +80,11 @@ def foreign_operand(op: str, operands: Sequence[XlaOp]) -> BuilderError:
         if operand.builder.built:
             rule = (
                 f"operand {number} belongs to builder {operand.builder.name!r}, which was already "
-                f"built, got\n  {located(operand)}"
+                "built"
             )
             fix = "record every op before build(), or create a new XlaBuilder"
-            return error_of(BuilderError, op, rule, fix, shapes=shapes)
+            got = f"\n  {located(operand)}"
+            return error_of(BuilderError, op, rule, fix, got=got, shapes=shapes)
     inner = _inner_builder(operands)
     enclosing = _enclosing(inner)
     outside = [number for number, o in enumerate(operands) if o.builder not in enclosing]
@@ -96,12 +97,12 @@ def foreign_operand(op: str, operands: Sequence[XlaOp]) -> BuilderError:
         for number, operand in enumerate(operands)
         if number in (first, second)
     )
-    rule = f"operands belong to different builders, got\n{listed}"
+    rule = "operands belong to different builders"
     fix = (
         "record all operands with one builder; pass the result of another computation as a "
         "parameter"
     )
-    return error_of(BuilderError, op, rule, fix, shapes=shapes)
+    return error_of(BuilderError, op, rule, fix, got=f"\n{listed}", shapes=shapes)
 
 
 def foreign_result(op: str, value: XlaOp, builder: XlaBuilder) -> BuilderError:
@@ -113,22 +114,21 @@ def foreign_result(op: str, value: XlaOp, builder: XlaBuilder) -> BuilderError:
         return _captured(op, barrier._purpose, value)
     rule = (
         f"the result belongs to builder {value.builder.name!r}, which is not an enclosing builder "
-        f"of {builder.name!r}, got\n  {located(value)}"
+        f"of {builder.name!r}"
     )
     fix = f"record the value with builder {barrier.name!r}"
-    return error_of(BuilderError, op, rule, fix, shapes={"result": value.shape})
+    got, shapes = f"\n  {located(value)}", {"result": value.shape}
+    return error_of(BuilderError, op, rule, fix, got=got, shapes=shapes)
 
 
 def foreign_root(root: XlaOp, builder: XlaBuilder) -> BuilderError:
     """Return the error for a root of another builder, passed to the `build` of `builder`."""
     if root.builder._purpose is not None and not _is_replacement(builder):
         return _leaked("build", "the root", root)
-    rule = (
-        f"the root belongs to builder {root.builder.name!r}, not to {builder.name!r}, got\n"
-        f"  {located(root)}"
-    )
+    rule = f"the root belongs to builder {root.builder.name!r}, not to {builder.name!r}"
     fix = "build the root with its own builder: root.builder.build(root)"
-    return error_of(BuilderError, "build", rule, fix, shapes={"root": root.shape})
+    got, shapes = f"\n  {located(root)}", {"root": root.shape}
+    return error_of(BuilderError, "build", rule, fix, got=got, shapes=shapes)
 
 
 def _is_replacement(builder: XlaBuilder) -> bool:
@@ -164,10 +164,8 @@ def _enclosing(builder: XlaBuilder) -> list[XlaBuilder]:
 
 def _captured(op: str, purpose: Purpose, value: XlaOp) -> BuilderError:
     """Return the error for a value of another computation used in a callable."""
-    rule = (
-        f"{purpose} can't use values of another computation, got\n"
-        f"  {located(value)}, in {value.builder.name!r}"
-    )
+    rule = f"{purpose} can't use values of another computation"
+    got = f"\n  {located(value)}, in {value.builder.name!r}"
     fix = _CAPTURE_FIXES.get(purpose.op)
     constant = constant_value(value)
     if constant is not None and constant.ndim == 0:
@@ -181,7 +179,7 @@ def _captured(op: str, purpose: Purpose, value: XlaOp) -> BuilderError:
             f"{purpose.op}; only callables passed to while_, scan, conditional, call and "
             f"composite_call may use values of the enclosing builder"
         )
-    return error_of(BuilderError, op, rule, fix, shapes={"value": value.shape})
+    return error_of(BuilderError, op, rule, fix, got=got, shapes={"value": value.shape})
 
 
 def _leaked(op: str, role: str, value: XlaOp) -> BuilderError:
@@ -191,10 +189,8 @@ def _leaked(op: str, role: str, value: XlaOp) -> BuilderError:
     # The parameters of a callable have the line of the op that applies it.
     applied = next(iter(value.builder.parameters.values()), None)
     where = "" if applied is None or applied.source is None else f" at {applied.source}"
-    rule = (
-        f"{role} was recorded in {purpose}{where}, and can't be used outside of it, got\n"
-        f"  {located(value)}"
-    )
+    rule = f"{role} was recorded in {purpose}{where}, and can't be used outside of it"
+    got = f"\n  {located(value)}"
     fix = _LEAK_FIXES.get(purpose.text)
     if fix is None and purpose.op == "conditional":
         fix = "return the value from each branch, and use the result of conditional"
@@ -203,7 +199,7 @@ def _leaked(op: str, role: str, value: XlaOp) -> BuilderError:
         fix = "compute the value outside of the callable as well, from values that exist there"
     elif fix is None:
         fix = f"return the value from the function, and use the result of {purpose.op}"
-    return error_of(BuilderError, op, rule, fix, shapes={role: value.shape})
+    return error_of(BuilderError, op, rule, fix, got=got, shapes={role: value.shape})
 
 
 def located(value: XlaOp) -> str:

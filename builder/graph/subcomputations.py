@@ -31,7 +31,7 @@ from builder.errors import (
     brief,
     error_of,
 )
-from builder.graph.calls import REDUCTIONS, is_of_call
+from builder.graph.calls import REDUCTIONS, explained, is_of_call
 from builder.graph.computation import XlaComputation
 from builder.graph.foreign_values import RECORDING, Purpose, located
 from builder.graph.recording import append, rollback_on_error, shared_attributes
@@ -346,7 +346,7 @@ def available_computation(
     if isinstance(computation, XlaComputation):
         return computation
     if type(computation) is ReusableFunction:
-        return computation.cached(shapes)
+        return computation._cached(shapes)
     if is_library_function(computation):
         return _library_computation(op, role, computation, shapes, True)
     return None
@@ -393,7 +393,7 @@ def computation_or_recorded(
         return computation
     if type(computation) is ReusableFunction:
         with rollback_on_error(enclosing):
-            return computation.recorded(op, role, shapes, pass_arguments)
+            return computation._computation_for(op, role, shapes, pass_arguments)
     function = _need_callable(op, role, computation)
     has_metadata = enclosing._current_metadata is not None
     if not (will_widen or has_metadata) and is_library_function(computation):
@@ -421,7 +421,7 @@ def as_computation(
     if available is not None:
         return available
     if type(computation) is ReusableFunction:
-        return computation.recorded(op, role, shapes)
+        return computation._computation_for(op, role, shapes)
     function = _need_callable(op, role, computation)
     return record_callable(op, role, function, shapes).build()
 
@@ -517,6 +517,7 @@ class ReusableFunction:
         self._finish = finish
         self._recorded: dict[tuple[tuple[Shape, ...], bool], XlaComputation] = {}
 
+    @explained
     def __call__(self, *operands: XlaOp | Sequence[Any], **named: object) -> XlaOp:
         """Record a call with these operands in the builder that they belong to.
 
@@ -548,6 +549,7 @@ class ReusableFunction:
             raise error_of(OperandError, self.name, rule, got=f"{', '.join(named)} by name")
         return extension("builder.ops.control_flow", "call_reusable", self, operands)
 
+    @explained
     def computation(self, *shapes: ShapeLike) -> XlaComputation:
         """Return the computation for parameters of these shapes, recording it if needed.
 
@@ -570,13 +572,13 @@ class ReusableFunction:
             True
         """
         arguments = [shape_argument(self.name, f"shape {i}", s) for i, s in enumerate(shapes)]
-        return self.recorded(self.name, "function", tuple(arguments))
+        return self._computation_for(self.name, "function", tuple(arguments))
 
-    def cached(self, shapes: tuple[Shape, ...]) -> XlaComputation | None:
+    def _cached(self, shapes: tuple[Shape, ...]) -> XlaComputation | None:
         """Return the computation of a signature, or None if it is not recorded yet."""
         return self._recorded.get((shapes, True))
 
-    def recorded(
+    def _computation_for(
         self, op: str, role: str, shapes: tuple[Shape, ...], pass_arguments: bool = True
     ) -> XlaComputation:
         """Return the computation of a signature, recording it if needed.
@@ -712,10 +714,10 @@ def carry_captures(recorded: Recorded) -> list[XlaOp]:
 
     def carry(outer: XlaOp, inner: XlaOp) -> None:
         if not outer.shape.is_array:
-            got = located(outer)
-            rule = f"the computation can use only arrays of the enclosing builder, got\n  {got}"
+            rule = "the computation can use only arrays of the enclosing builder"
             fix = "use the token before or after the scan"
-            raise error_of(BuilderError, "scan", rule, fix, shapes={"value": outer.shape})
+            got, shapes = f"\n  {located(outer)}", {"value": outer.shape}
+            raise error_of(BuilderError, "scan", rule, fix, got=got, shapes=shapes)
         _become_parameter(inner, f"captured{len(outers)}")
         outers.append(outer)
         carries.append(inner)

@@ -300,8 +300,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             existing = next(p for p in self.parameters.values() if p.name == name)
             duplicate, fix = f"name {name!r}", "give each parameter a unique name"
         return BuilderError(
-            f"{duplicate} is already used, got\n"
-            f"  {existing.attributes['number']}: {existing.name!r} {existing.shape}\n"
+            f"{duplicate} is already used",
+            got=f"\n  {existing.attributes['number']}: {existing.name!r} {existing.shape}\n"
             f"  {number}: {name!r} {shape}",
             fix=fix,
             op="parameter",
@@ -511,6 +511,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         """
         return extension("builder.ops.host", "recv", self._target("recv"), shape, channel_handle)
 
+    @explained
     def custom_call(self, target_name: str, shape: ShapeLike, **more: Any) -> XlaOp:
         """Call a registered function without operands; with operands, use ``xb.custom_call``.
 
@@ -535,6 +536,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         )
         return append(builder, "custom_call", plan[0], (), plan[1])
 
+    @explained
     def python_call(
         self, function: Callable[..., Any], shape: ShapeLike, *, has_side_effect: bool = False
     ) -> XlaOp:
@@ -631,12 +633,13 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             >>> y.frontend_attributes
             {'stage': '1'}
         """
-        name, rule = "frontend_attributes", "attributes must map strings to strings, got"
+        name, rule = "frontend_attributes", "attributes must map strings to strings"
         if not isinstance(attributes, Mapping):
-            raise error_of(OperandError, name, f"{rule} {brief(attributes)}")
+            raise error_of(OperandError, name, rule, got=brief(attributes))
         for key, value in attributes.items():
             if not (isinstance(key, str) and isinstance(value, str)):
-                raise error_of(OperandError, name, f"{rule} {brief(key)}: {brief(value)}")
+                got = f"{brief(key)}: {brief(value)}"
+                raise error_of(OperandError, name, rule, got=got)
             if not re.fullmatch(_KEY, key):
                 rule = (
                     "keys must consist of ASCII letters, digits, '_', '.' and '-', and begin with"

@@ -15,7 +15,7 @@ import numpy as np
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.schema import SCHEMAS
 from builder.support.display import Displayed
-from builder.support.frames import shown_file
+from builder.support.frames import shown_file, without_internal_frames
 from builder.support.imports import extension
 from builder.support.names import ExplainsAttributes
 from builder.types.shape import ArrayShape, Shape, TupleShape
@@ -249,6 +249,7 @@ class XlaOp(Displayed, ExplainsAttributes):
         return None if self.metadata is None else self.metadata.sharding
 
     @sharding.setter
+    @without_internal_frames
     def sharding(self, sharding: Any) -> None:
         text = None
         if sharding is not None:
@@ -302,14 +303,17 @@ class XlaOp(Displayed, ExplainsAttributes):
 
     def __bool__(self) -> bool:
         raise OperandError(
-            "an XlaOp has no truth value, because it is recorded and not computed, "
-            f"got\n  {self!r}",
+            "an XlaOp has no truth value, because it is recorded and not computed",
             fix="use xb.select(pred, a, b) for each element, xb.conditional for a branch, "
             "xb.while_ for a loop, xb.and_ / xb.or_ / xb.not_ (or & | ~) for logic; "
             "`op is None` to test for a missing op",
             op="bool",
-            shapes={"operand": self.shape},
+            **self._facts(),
         )
+
+    def _facts(self) -> dict[str, Any]:
+        """Return the facts of an error about a use of this op that Python has no value for."""
+        return {"got": f"\n  {self!r}", "shapes": {"operand": self.shape}}
 
     def _no_value(
         self,
@@ -320,10 +324,10 @@ class XlaOp(Displayed, ExplainsAttributes):
         converter = target.rpartition(" ")[2]
         return OperandError(
             "an XlaOp has no value, because it is recorded and not computed, "
-            f"so it can't be converted to {target}, got\n  {self!r}",
+            f"so it can't be converted to {target}",
             fix=fix,
             op=converter,
-            shapes={"operand": self.shape},
+            **self._facts(),
         )
 
     def __int__(self) -> int:
@@ -374,11 +378,11 @@ class XlaOp(Displayed, ExplainsAttributes):
     def _function_of_numpy(self, name: str, *, reduces: bool = False) -> OperandError:
         meaning = self._meaning_for_numpy(name, reduces=reduces)
         return OperandError(
-            f"an XlaOp has no value, because it is recorded and not computed, got\n  {self!r}",
+            "an XlaOp has no value, because it is recorded and not computed",
             fix=f"use {meaning or 'the ops of the package builder'}",
             op=name,
             context=(f"numpy.{name}",),
-            shapes={"operand": self.shape},
+            **self._facts(),
         )
 
     def _meaning_for_numpy(self, name: str, *, reduces: bool) -> str | None:
@@ -396,6 +400,7 @@ class XlaOp(Displayed, ExplainsAttributes):
         fix = "use op.shape.dimensions for the sizes of an array"
         raise self._not_a_tuple("len", "len(op)", fix)
 
+    @without_internal_frames
     def __getitem__(self, key: Key) -> XlaOp:
         """Return the part of an array, or the element of a tuple, at `key`.
 
@@ -476,17 +481,17 @@ class XlaOp(Displayed, ExplainsAttributes):
             isinstance(index, tuple) and all(isinstance(i, int) for i in index)
         )
         key = brief(index).strip("()") if is_plain else "index"
-        rule = f"an op never changes, so its elements can't be {what}, got\n  {self!r}"
+        rule = f"an op never changes, so its elements can't be {what}"
         fix = (
             f"record a new array: x = x.at[{key}].set(value), or x = xb.dynamic_update_slice("
             "x, update, start_indices)"
         )
-        return error_of(OperandError, "op[...]", rule, fix, shapes={"operand": self.shape})
+        return error_of(OperandError, "op[...]", rule, fix, **self._facts())
 
     def __contains__(self, value: object) -> NoReturn:
-        rule = f"an XlaOp has no value to search, got\n  {self!r}"
+        rule = "an XlaOp has no value to search"
         fix = "record the search: xb.reduce_all(xb.eq(x, value), False, xb.or_)"
-        raise error_of(OperandError, "in", rule, fix, shapes={"operand": self.shape})
+        raise error_of(OperandError, "in", rule, fix, **self._facts())
 
     def __iter__(self) -> Iterator[XlaOp]:
         """Iterate over the elements of a tuple, so that `a, b = op` works."""
@@ -530,10 +535,10 @@ class XlaOp(Displayed, ExplainsAttributes):
         raise error_of(
             OperandError,
             "floor_divide",
-            f"the operator // rounds down, and XLA's division does not, got\n  {self!r}",
+            "the operator // rounds down, and XLA's division does not",
             "use xb.div(lhs, rhs), which rounds toward zero for integers, or xb.floor(lhs / rhs) "
             "for floating-point numbers",
-            shapes={"operand": self.shape},
+            **self._facts(),
         )
 
     __rfloordiv__ = __divmod__ = __rdivmod__ = __floordiv__

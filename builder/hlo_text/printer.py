@@ -292,11 +292,11 @@ def _check_nesting(computation: XlaComputation) -> None:
         shape = op.shape
         if isinstance(shape, TupleShape) and shape.nesting > MAX_TUPLE_NESTING:
             place = "" if op.source is None else f" recorded at {op.source}"
-            rule = f"tuples in HLO may nest at most {MAX_TUPLE_NESTING} deep, got {shape.nesting}"
+            rule = f"tuples in HLO may nest at most {MAX_TUPLE_NESTING} deep"
             fix = "use flatter tuples, or StableHLO (lowering.lower), which has no tuples"
             shapes = {"op": shape}
-            text = f"{rule}: %{op.id} {op.opcode}{place}"
-            raise error_of(ShapeInferenceError, "to_hlo_text", text, fix, shapes=shapes)
+            got = f"{shape.nesting}: %{op.id} {op.opcode}{place}"
+            raise error_of(ShapeInferenceError, "to_hlo_text", rule, fix, got=got, shapes=shapes)
 
 
 def _donations(computation: XlaComputation) -> str:

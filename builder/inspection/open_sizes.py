@@ -15,7 +15,7 @@ from typing import Final
 
 from builder.graph.aliasing import leaf_indices
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp, constant_value
+from builder.graph.xla_op import XlaOp, constant_value, is_element
 from builder.ops.host import is_size_check
 from builder.schema import SCHEMAS
 from builder.schema.equal_sizes import Argument, Pairs, Size, Sizes, UnknownSize, join
@@ -164,15 +164,14 @@ class JoinedSizes:
 
     def _join_op(self, op: XlaOp) -> None:
         """Find the sizes in an op's value, and join what the op makes equal."""
-        opcode = op.opcode
-        if opcode == "get_dimension_size":
+        if op.opcode == "get_dimension_size":
             self._values[op] = [self.sizes_in(op.operands[0])[0][op.attributes["dimension"]]]
             return
         operands = [array for operand in op.operands for array in self.sizes_in(operand)]
-        if opcode in ("tuple", "optimization_barrier"):
+        if op.opcode in ("tuple", "optimization_barrier"):
             self.sizes[op] = operands
             return
-        if opcode == "get_tuple_element":
+        if is_element(op):
             elements = op.operands[0].shape.elements  # type: ignore[union-attr]  # a tuple
             first = sum(map(leaf_count, elements[: op.attributes["index"]]))
             self.sizes[op] = operands[first : first + leaf_count(op.shape)]
@@ -181,7 +180,7 @@ class JoinedSizes:
         if any(isinstance(size, UnknownSize) for array in results for size in array):
             self.sizes[op] = results
         sized = _SizedOp(self, op, operands, results)
-        for one, other in SCHEMAS[opcode].equal_sizes(sized):
+        for one, other in SCHEMAS[op.opcode].equal_sizes(sized):
             if one is not None and other is not None:
                 join(one, other)
 

@@ -8,9 +8,10 @@ initial values and that the body does not change, such as captured values.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from builder.graph.xla_op import XlaOp, constant_value, is_element, is_parameter, is_tuple
+from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import ArrayShape
 
 _Path = tuple[int, ...]
@@ -40,6 +41,81 @@ def trip_count(loop: XlaOp) -> int | None:
             return None
         dimension = attributes["scan_dimension"]
         return None if shape.dynamic_dimensions[dimension] else shape.dimensions[dimension]
+    counter = loop_counter(loop)
+    return None if counter is None else counter.trips()
+
+
+class LoopCounter(NamedTuple):
+    """The integer that ends a loop ``i = begin; while (i relation end): i += step``.
+
+    Attributes:
+        begin: the initial value.
+        end: the limit.
+        step: what each iteration adds.
+        relation: the direction of the comparison of the integer with the limit, such as "LT".
+        element_type: the type of the integer.
+    """
+
+    begin: int
+    end: int
+    step: int
+    relation: str
+    element_type: PrimitiveType
+
+    def end_after(self, count: int) -> int:
+        """Return the limit with which the loop has this many iterations.
+
+        Example:
+            >>> import builder as xb
+            >>> LoopCounter(2, 20, 3, "LT", xb.s32).end_after(4)
+            14
+        """
+        return self.begin + (count - (self.relation in ("LE", "GE"))) * self.step
+
+    def trips(self) -> int | None:
+        """Return the trip count; None if the loop is infinite, or the integer would overflow.
+
+        Example:
+            >>> import builder as xb
+            >>> LoopCounter(2, 20, 3, "LT", xb.s32).trips()
+            6
+        """
+        begin, end, step, relation, element_type = self
+        size = abs(step)
+        distance = end - begin if step > 0 else begin - end
+        if relation == "EQ":
+            count = int(begin == end)
+            if count and not step:
+                return None
+        elif relation == "NE":
+            if begin == end:
+                return 0
+            if not step or distance < 0 or distance % size:
+                return None
+            count = distance // size
+        else:
+            is_inclusive = relation in ("LE", "GE")
+            is_upward = relation in ("LT", "LE")
+            holds = (begin < end) if is_upward else (begin > end)
+            if not (holds or (is_inclusive and begin == end)):
+                return 0
+            if not step or (step > 0) is not is_upward:
+                return None
+            count = distance // size + 1 if is_inclusive else -(-distance // size)
+        last = begin + count * step
+        return count if element_type.min <= last <= element_type.max else None
+
+
+def loop_counter(loop: XlaOp) -> LoopCounter | None:
+    """Return the counter of a `while`, or None if it has none that is known.
+
+    Example:
+        >>> import builder as xb
+        >>> b = xb.XlaBuilder()
+        >>> loop = xb.while_(lambda i: i < 10, lambda i: i + 3, b.constant(0, xb.s32))
+        >>> loop_counter(loop)
+        LoopCounter(begin=0, end=10, step=3, relation='LT', element_type=s32)
+    """
     test = loop.attributes["condition"].root
     if test.opcode != "compare":
         return None
@@ -56,7 +132,7 @@ def trip_count(loop: XlaOp) -> int | None:
         begin = _initial(loop, path)
         end = _invariant(loop, second)
         if step is not None and begin is not None and end is not None:
-            return _count(begin, end, step, relation, first)
+            return LoopCounter(begin, end, step, relation, first.shape.element_type)
     return None
 
 
@@ -128,34 +204,3 @@ def _invariant(loop: XlaOp, op: XlaOp) -> int | None:
         return None
     after = _element(loop.attributes["body"].root, path)
     return _initial(loop, path) if after is not None and _state_path(after) == path else None
-
-
-def _count(begin: int, end: int, step: int, relation: str, counter: XlaOp) -> int | None:
-    """Return the trip count of a loop ``i = begin; while (i relation end): i += step``.
-
-    Return None if the loop is infinite, or if `counter` would overflow its element type.
-    """
-    size = abs(step)
-    distance = end - begin if step > 0 else begin - end
-    if relation == "EQ":
-        count = int(begin == end)
-        if count and not step:
-            return None
-    elif relation == "NE":
-        if begin == end:
-            return 0
-        if not step or distance < 0 or distance % size:
-            return None
-        count = distance // size
-    else:
-        is_inclusive = relation in ("LE", "GE")
-        is_upward = relation in ("LT", "LE")
-        holds = (begin < end) if is_upward else (begin > end)
-        if not (holds or (is_inclusive and begin == end)):
-            return 0
-        if not step or (step > 0) is not is_upward:
-            return None
-        count = distance // size + 1 if is_inclusive else -(-distance // size)
-    last = begin + count * step
-    element_type = counter.shape.element_type
-    return count if element_type.min <= last <= element_type.max else None

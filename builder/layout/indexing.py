@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builder.errors import OperandError, ShapeInferenceError, XlaError, brief, error_of
+from builder.support.frames import without_internal_frames
 from builder.types.layout import Layout, Physical, Tiling, in_order, int_or_none, physical
 from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, shape_of
 
@@ -84,6 +85,7 @@ Integer = int | np.integer[Any]
 _MAX_NUMBER = 2**63 - 1
 
 
+@without_internal_frames
 def layout_of(shape: ShapeLike) -> Layout:
     """Return the layout of an array shape, or the default (row-major) if the shape has none.
 
@@ -107,6 +109,7 @@ def layout_of(shape: ShapeLike) -> Layout:
     return _layout(array)
 
 
+@without_internal_frames
 def physical_dimensions(shape: ShapeLike) -> tuple[int, ...]:
     """Return the sizes of the buffer as a row-major array: after padding, ordering and tiling.
 
@@ -134,6 +137,7 @@ def physical_dimensions(shape: ShapeLike) -> tuple[int, ...]:
     return physical_of(bounded_array("physical_dimensions", shape)).dimensions
 
 
+@without_internal_frames
 def buffer_size(shape: ShapeLike) -> int:
     """Return the number of elements in the buffer, including padding and alignment.
 
@@ -177,6 +181,7 @@ def linear_index(
 ) -> npt.NDArray[np.int64]: ...
 
 
+@without_internal_frames
 def linear_index(shape: ShapeLike, multi_index: Iterable[Any]) -> Any:
     """Return the linear index of an element in the buffer.
 
@@ -233,6 +238,7 @@ def multi_index(
 ) -> tuple[npt.NDArray[np.int64], ...]: ...
 
 
+@without_internal_frames
 def multi_index(shape: ShapeLike, linear_index: Any, *, padding: int | None = None) -> Any:
     """Return the multi-dimensional index of a linear index in the buffer.
 
@@ -291,6 +297,7 @@ def is_padding(
 ) -> npt.NDArray[np.bool_]: ...
 
 
+@without_internal_frames
 def is_padding(shape: ShapeLike, linear_index: Any) -> Any:
     """Return whether a linear index belongs to no element of the array.
 

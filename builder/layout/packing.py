@@ -13,6 +13,7 @@ import numpy.typing as npt
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.layout.indexing import bounded_array, layout_of, physical_of
 from builder.layout.stages import Stage, stages, strided_copy, words
+from builder.support.frames import without_internal_frames
 from builder.types.expected_arrays import array_for
 from builder.types.foreign_arrays import UnreadableArrayError, read_array
 from builder.types.layout import PaddingValue
@@ -27,6 +28,7 @@ _MAX_DIMENSIONS: Final = 64
 """The maximum rank of a NumPy array; NumPy 2 exports no constant for it."""
 
 
+@without_internal_frames
 def pack(array: Any, shape: ShapeLike) -> Array:
     """Return the buffer of an array: its elements in memory order, with padding.
 
@@ -92,6 +94,7 @@ def pack(array: Any, shape: ShapeLike) -> Array:
         raise error_of(ShapeInferenceError, "pack", rule, shapes={"shape": target}) from None
 
 
+@without_internal_frames
 def unpack(buffer: Any, shape: ShapeLike) -> Array:
     """Return the array in a buffer; the inverse of `pack`.
 

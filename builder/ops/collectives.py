@@ -365,7 +365,7 @@ def _communicate(
     converted = tuple(arguments.items())
     if schema.computations:
         reducer = as_computation(name, "computation", computation, _scalars(name, source))
-        plan = reducer.planned(_reduction_plan, schema, rule, source, reducer, converted)
+        plan = reducer._planned(_reduction_plan, schema, rule, source, reducer, converted)
     else:
         plan = _plan(schema, rule, source, converted)
     shape, attributes = plan

@@ -223,7 +223,7 @@ def _recorded_before(
 ) -> XlaComputation | None:
     """Return the XlaComputation if it exists already, so that it has no captures; else None."""
     if type(computation) is ReusableFunction:
-        return computation.cached(shapes)
+        return computation._cached(shapes)
     return computation if isinstance(computation, XlaComputation) else None
 
 
@@ -345,7 +345,7 @@ def call(computation: Applied, *operands: XlaOp) -> XlaOp:
     )
     callee, arguments = _callee("call", computation, arguments, builder)
     shapes = _shapes_of(arguments)
-    shape, attributes = callee.planned(_call_plan, callee, shapes)
+    shape, attributes = callee._planned(_call_plan, callee, shapes)
     return record("call", shape, arguments, attributes)
 
 
@@ -376,7 +376,7 @@ def call_reusable(function: ReusableFunction, values: Sequence[Any]) -> XlaOp:
     with rollback_on_error(builder):
         arguments = [_nested_tuple(builder, value) for value in values]
         shapes = _shapes_of(arguments)
-        return call(function.recorded(function.name, "function", shapes), *arguments)
+        return call(function._computation_for(function.name, "function", shapes), *arguments)
 
 
 _MAX_DEPTH: Final = 200
@@ -731,7 +731,7 @@ def _record_conditional(
     is_predicated: bool,
 ) -> XlaOp:
     arguments = branches, which.shape, shapes, is_predicated
-    shape, attributes = branches[0].planned(_conditional_plan, *arguments)
+    shape, attributes = branches[0]._planned(_conditional_plan, *arguments)
     return record("conditional", shape, (which, *states), attributes, 3)
 
 
@@ -911,7 +911,7 @@ def while_(condition: Applied, body: Applied, init: InitialValue | Sequence[Init
         known = _recorded_before(condition, (shape,)), _recorded_before(body, (shape,))
         if known[0] is not None and known[1] is not None:
             # The rules are checked before the tuple is recorded, so nothing is rolled back.
-            attributes = known[1].planned(_while_plan, known[0], known[1], shape)
+            attributes = known[1]._planned(_while_plan, known[0], known[1], shape)
             state = init if type(init) is XlaOp else tuple(*ops)
             return record("while", shape, (state,), attributes)
     builder = resolve_builder("while_", *ops)
@@ -922,7 +922,7 @@ def while_(condition: Applied, body: Applied, init: InitialValue | Sequence[Init
         recorded, has_captures = _record_regions("while_", regions, builder)
         if not has_captures:
             condition, body = build_all(recorded)
-            attributes = body.planned(_while_plan, condition, body, state.shape)
+            attributes = body._planned(_while_plan, condition, body, state.shape)
             return record("while", state.shape, (state,), attributes)
         _while_shape(signature(recorded[0]), signature(recorded[1]), state.shape)
         (condition, body), captured = lift_captures(recorded, give_back=[False, True])

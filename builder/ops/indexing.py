@@ -971,5 +971,5 @@ def scatter(
     )
     options = dimension_numbers, indices_are_sorted, unique_indices
     arguments = shapes, indices.shape, update_shapes, applied, *options
-    shape, attributes = applied.planned(_scatter_plan, *arguments)
+    shape, attributes = applied._planned(_scatter_plan, *arguments)
     return record("scatter", shape, (*arrays, indices, *values), attributes)

@@ -29,6 +29,7 @@ from typing import (
 from builder.attributes.padding import Padding, padding_argument
 from builder.checking import flag, flags, integer, integers
 from builder.errors import OperandError, XlaError, brief, error_of
+from builder.support.frames import without_internal_frames
 from builder.types.primitive_type import PrimitiveType, as_primitive_type
 from builder.types.shape import ProgramShape, Shape, shape_of
 
@@ -182,6 +183,7 @@ def public(
     op = name or function.__name__
     converters: dict[str, Converter | None] = {}
 
+    @without_internal_frames
     @wraps(function)
     def converted(*arguments: Any, **named: Any) -> R:
         signature = inspect.signature(converted)

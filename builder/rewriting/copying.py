@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from builder.errors import BuilderError, OperandError, SignatureError, brief, error_of
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.inlined_calls import copied_calls, needed_ops
 from builder.graph.recording import metadata_for, resolve_builder, rollback_on_error
@@ -162,6 +163,7 @@ def _foreign_op(computation: XlaComputation, role: str, op: XlaOp) -> BuilderErr
     )
 
 
+@explained
 def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> XlaOp:
     """Record the ops of a computation in the builder of the operands, instead of a call.
 
@@ -204,7 +206,7 @@ def inline(computation: XlaComputation | ReusableFunction, *operands: XlaOp) -> 
     if isinstance(computation, ReusableFunction):
         with rollback_on_error(builder):
             shapes = tuple([operand.shape for operand in arguments])
-            computation = computation.recorded("inline", "computation", shapes)
+            computation = computation._computation_for("inline", "computation", shapes)
     return inline_into(computation, arguments, builder)
 
 
@@ -278,8 +280,8 @@ def _check_operands(computation: XlaComputation, operands: tuple[XlaOp, ...]) ->
     for number, parameter in enumerate(computation.parameters):
         if parameter.shape is not shapes[number]:
             raise SignatureError(
-                "operands must have the dynamic sizes of their parameters, got\n"
-                f"  parameter {number}, {parameter.name}, of {computation.name!r} "
+                "operands must have the dynamic sizes of their parameters",
+                got=f"\n  parameter {number}, {parameter.name}, of {computation.name!r} "
                 f"{parameter.shape}\n"
                 f"  operand {number} {shapes[number]}",
                 fix="record xb.call(computation, *operands), which accepts other dynamic sizes",

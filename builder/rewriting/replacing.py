@@ -233,8 +233,8 @@ class _Rewriter:
             )
         if new.builder is not operands.builder:
             raise BuilderError(
-                "function must return an op of the new computation, got\n"
-                f"  {new!r} of builder {new.builder.name!r}\n"
+                "function must return an op of the new computation",
+                got=f"\n  {new!r} of builder {new.builder.name!r}\n"
                 f"  for {_description(op)} of {computation.name!r}",
                 fix="record the new op on the operands that the function receives, or with "
                 "operands.builder; return None to keep the op",
@@ -243,8 +243,8 @@ class _Rewriter:
             )
         if new.shape is not op.shape:
             raise ShapeInferenceError(
-                "a replacement must have the shape of the op, got\n"
-                f"  {_description(op)} of {computation.name!r}: {op.shape}\n"
+                "a replacement must have the shape of the op",
+                got=f"\n  {_description(op)} of {computation.name!r}: {op.shape}\n"
                 f"  {new.opcode} by {_location(self.function)}: {new.shape}",
                 fix="convert the result, for instance with xb.convert_element_type or xb.reshape",
                 op="replace",

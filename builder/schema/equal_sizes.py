@@ -1,7 +1,8 @@
 """Which sizes of an op's operands and result are equal, as part of the op's definition.
 
-A function of type `EqualSizes` yields pairs of sizes. It only matters for unbounded sizes;
-`builder.inspection.open_sizes` joins the pairs of all ops of a computation.
+A function of type `EqualSizes` yields pairs of sizes. `builder.inspection.open_sizes` joins the
+pairs of all ops of a computation with unbounded sizes, and `lowering.minimize` those of a
+computation with fixed sizes, to make equal sizes smaller together.
 """
 
 from __future__ import annotations

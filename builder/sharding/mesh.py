@@ -13,6 +13,7 @@ from builder.checking import integer, integers, refusal
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.sharding.tiling import array_argument, shard_shape, sharded_array, transposed
 from builder.support.display import Displayed
+from builder.support.frames import without_internal_frames
 from builder.types.layout import MAX_DIMENSIONS
 from builder.types.shape import ArrayShape, ShapeLike
 
@@ -26,6 +27,7 @@ Entry = str | Sequence[str] | None
 """The mesh axes that shard a dimension: one axis name, a sequence of names, or None."""
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class Mesh(Displayed):
     """An array of devices with named axes.
@@ -94,6 +96,7 @@ class Mesh(Displayed):
         order = "" if self.devices is None else f", device_ids={list(self.devices)}"
         return f"#sdy.mesh<[{axes}]{order}>"
 
+    @without_internal_frames
     def sharding(self, *dimensions: Entry) -> MeshSharding:
         """Return a sharding of an array over the devices of the mesh.
 
@@ -171,6 +174,7 @@ def _entry(mesh: Mesh, value: Any) -> tuple[str, ...]:
     raise error_of(OperandError, "Mesh.sharding", rule, fix, got=brief(value))
 
 
+@without_internal_frames
 @dataclass(frozen=True, slots=True)
 class MeshSharding(Displayed):
     """A sharding of an array over the devices of a mesh, returned by `Mesh.sharding`.
@@ -229,6 +233,7 @@ class MeshSharding(Displayed):
     def __str__(self) -> str:
         return f"#sdy.sharding<@{self.mesh.name}, {self._list()}>"
 
+    @without_internal_frames
     def at_rank(self, rank: int) -> MeshSharding:
         """Return the sharding with an entry for each dimension of an array of this rank.
 
@@ -268,6 +273,7 @@ class MeshSharding(Displayed):
         last = "" if replicas == 1 else " last_tile_dim_replicate"
         return f"{{devices=[{counts}]{_devices(mesh, order, replicas)}{last}}}"
 
+    @without_internal_frames
     def shard_shape(self, shape: ShapeLike) -> ArrayShape:
         """Return the shape of one device's shard of an array.
 
@@ -290,6 +296,7 @@ class MeshSharding(Displayed):
         array = sharded_array(shape, self.misfit)
         return shard_shape(array, self.at_rank(array.rank).tiles)
 
+    @without_internal_frames
     def misfit(self, shape: ShapeLike) -> str | None:
         """Return the rule that an array of this shape would break, or None if the sharding fits."""
         array = array_argument("misfit", shape)

@@ -15,6 +15,7 @@ from typing import Final
 
 from builder.errors import OperandError, ShapeInferenceError, brief
 from builder.support.display import Displayed
+from builder.support.frames import without_internal_frames
 from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, intern_array, shape_argument
 from builder.types.text_reader import TextReader, outside_quotes
 
@@ -56,6 +57,7 @@ class Tiling(Displayed):
         """The rank of the arrays that the tiling fits, or None if it fits every rank."""
         return len(self.tiles) - len(self.subgroups) if self.kind == "tiled" else None
 
+    @without_internal_frames
     def shard_shape(self, shape: ShapeLike) -> ArrayShape:
         """Return the shape of one device's shard of an array.
 
@@ -72,6 +74,7 @@ class Tiling(Displayed):
         array = sharded_array(shape, self.misfit)
         return shard_shape(array, self.tiles) if self.kind == "tiled" else array
 
+    @without_internal_frames
     def misfit(self, shape: ShapeLike) -> str | None:
         """Return the rule that an array of this shape would break, or None if the tiling fits."""
         array = array_argument("misfit", shape)
@@ -122,6 +125,7 @@ def shard_shape(shape: ArrayShape, tiles: tuple[int, ...]) -> ArrayShape:
     return intern_array(shape.element_type, sizes, shape.dynamic_dimensions)
 
 
+@without_internal_frames
 def parse_tiling(text: str) -> Tiling:
     """Parse a sharding of one array in GSPMD's text form.
 
@@ -215,7 +219,7 @@ def _tiling(reader: TextReader, start: int, text: str) -> Tiling:
         at, token = reader.start, reader.token
         if token in (*_UNTILED, "maximal", "devices"):
             if kind:
-                raise reader.fault(f"a tiling can't have two kinds, got {kind} and {token}", at)
+                raise reader.fault("a tiling can't have two kinds", at, got=f"{kind} and {token}")
             kind = "tiled" if token == "devices" else token
             reader.advance()
             if token == "maximal":
@@ -279,17 +283,19 @@ def _tiles(reader: TextReader) -> tuple[tuple[int, ...], tuple[int, ...]]:
         device_count = len(devices)
         if len(set(devices)) != device_count:
             twice = next(n for i, n in enumerate(devices) if n in devices[:i])
-            raise reader.fault(f"devices must be unique, got device {twice} twice", at)
+            raise reader.fault("devices must be unique", at, got=f"device {twice} twice")
     if device_count != count:
         raise reader.fault(
-            f"there must be one device for each tile: {count} for {list(tiles)}, "
-            f"got {device_count}",
+            f"there must be one device for each tile: {count} for {list(tiles)}",
             at,
+            got=str(device_count),
         )
     if count == 1:
         raise reader.fault(
-            "a tiling must have several tiles, got one: write {replicated} or {maximal device=0}",
+            "a tiling must have several tiles",
             at,
+            fix="write {replicated} or {maximal device=0}",
+            got="one",
         )
     return tiles, tuple(devices or transposed(sizes, order))
 
@@ -309,9 +315,8 @@ def _transposition(reader: TextReader) -> tuple[tuple[int, ...], tuple[int, ...]
     reader.expect("(")
     order = tuple(reader.numbers(")", "a dimension number"))
     if sorted(order) != dimensions:
-        raise reader.fault(
-            f"the transposition must be a permutation of {dimensions}, got {list(order)}", at
-        )
+        rule = f"the transposition must be a permutation of {dimensions}"
+        raise reader.fault(rule, at, got=str(list(order)))
     return sizes, order
 
 
@@ -320,9 +325,9 @@ def _product(reader: TextReader, sizes: tuple[int, ...], at: int) -> int:
     count = prod(sizes) if sizes and all(sizes) else 0
     if not 0 < count <= _MAX_DEVICES:
         raise reader.fault(
-            f"sizes must be 1 or more, with a product of {_MAX_DEVICES} at most, got "
-            f"{brief(list(sizes))}",
+            f"sizes must be 1 or more, with a product of {_MAX_DEVICES} at most",
             at,
+            got=brief(list(sizes)),
         )
     return count
 

@@ -70,7 +70,7 @@ def check_sharding_type(op: str, value: Any, name: str = "sharding") -> Sharding
     """
     if isinstance(value, MeshSharding):
         return value
-    rule = f"{name} must be the text of a tiling or an xb.MeshSharding, got"
+    rule = f"{name} must be the text of a tiling or an xb.MeshSharding"
     if not isinstance(value, str):
         fix = _FIX_TEXT
         if isinstance(value, Mesh):
@@ -79,14 +79,15 @@ def check_sharding_type(op: str, value: Any, name: str = "sharding") -> Sharding
             fix = f"write xb.Mesh({{...}}).sharding({', '.join(map(repr, value))})"
         elif hasattr(value, "spec") and hasattr(value, "mesh"):  # jax's NamedSharding
             fix = "write xb.Mesh(sharding.mesh.shape).sharding(*sharding.spec)"
-        raise error_of(OperandError, op, f"{rule} {brief(value)}", fix)
+        raise error_of(OperandError, op, rule, fix, argument=name, got=brief(value))
     if is_shardy(value):
         fix = "write xb.Mesh({...}).sharding(...), which includes the mesh"
-        raise error_of(OperandError, op, f"{rule} Shardy's text {brief(value)}", fix)
+        got = f"Shardy's text {brief(value)}"
+        raise error_of(OperandError, op, rule, fix, argument=name, got=got)
     try:
         parse_tilings(value)
     except XlaError as error:
-        error.fix = _FIX_TEXT
+        error.fix = error.fix or _FIX_TEXT
         raise error.in_call(op) from None
     return value
 
@@ -320,9 +321,8 @@ def register_meshes(
         if merged.setdefault(name, mesh) != mesh:
             of_source = f" of {source!r}" if source else ""
             raise BuilderError(
-                f"mesh {name!r}{of_source} must equal the mesh in builder "
-                f"{builder.name!r}, got\n"
-                f"  {merged[name]['mesh']}\n  {mesh['mesh']}",
+                f"mesh {name!r}{of_source} must equal the mesh in builder {builder.name!r}",
+                got=f"\n  {merged[name]['mesh']}\n  {mesh['mesh']}",
                 fix=ONE_MESH,
                 op=op,
             )

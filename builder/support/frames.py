@@ -4,17 +4,20 @@ The caller is the innermost frame outside this library and the front ends on it.
 
 A traceback belongs to its exception. The decorators of public functions catch an error, remove the
 frames, and continue with ``raise``, which does not add a frame. Nothing is replaced in `sys` or
-`threading`. Functions and methods without such a decorator leave their frames.
+`threading`. Functions and methods without such a decorator leave their frames. `explained`
+(`builder/graph/calls.py`) is the usual one; `without_internal_frames` is for packages below the
+graph, for classes, and for functions that are called often.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from itertools import dropwhile
 from types import FrameType, TracebackType
-from typing import Final
+from typing import Any, Final, TypeVar, cast
 
 
 def _library() -> tuple[str, str]:
@@ -144,6 +147,32 @@ def remove_internal_frames(error: BaseException) -> None:
         while context is not None and _is_internal(context):
             context = context.__context__
         error.__context__ = context
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def without_internal_frames(public: F) -> F:
+    """Return a public function or class whose errors are raised without internal frames.
+
+    Args:
+        public: a function, of which a wrapper is returned; or a class, whose ``__init__`` is
+            wrapped.
+    """
+    if isinstance(public, type):
+        public.__init__ = without_internal_frames(public.__init__)  # type: ignore[misc]  # wrapped
+        return public
+
+    @wraps(public)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        try:
+            # The usual call is faster without an empty dict.
+            return public(*arguments, **named) if named else public(*arguments)
+        except Exception as error:
+            remove_internal_frames(error)
+            raise
+
+    return cast("F", wrapper)
 
 
 def user_frame(error: BaseException) -> tuple[str, int] | None:

@@ -27,6 +27,7 @@ from math import prod
 from typing import Any, Final
 
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief
+from builder.support.frames import without_internal_frames
 from builder.types.text_reader import TextReader
 
 MAX_DIMENSIONS: Final = 65536
@@ -81,6 +82,7 @@ class Tile:
 
     dimensions: tuple[int, ...]
 
+    @without_internal_frames
     def __init__(self, dimensions: Iterable[int | str]) -> None:
         sizes = []
         for size in _values("a tile", "a sequence of sizes, such as (8, 128)", dimensions):
@@ -173,6 +175,7 @@ class Layout:
     _parts: tuple[Any, ...]
     _hash: int
 
+    @without_internal_frames
     def __init__(
         self,
         minor_to_major: Iterable[int],
@@ -217,6 +220,7 @@ class Layout:
         self._parts = parts
         self._hash = hash(parts)
 
+    @without_internal_frames
     def replace(self, **changes: Any) -> Layout:
         """Return the layout with some of its arguments replaced.
 
@@ -371,10 +375,10 @@ def tiled_rank(rank: int, tile: Tile, before: Sequence[Tile]) -> int:
     rank = max(rank, 1)  # XLA tiles a scalar as an array of one dimension
     length = len(tile.dimensions)
     if length > rank:
+        tiles = f", which result from {''.join(map(repr, before[-10:]))}" if before else ""
         raise _error(
-            "a tile can't have more dimensions than the array that it is applied to, "
-            f"got {brief(tile)} for {_dimensions(rank)}"
-            + (f", which result from {''.join(map(repr, before[-10:]))}" if before else "")
+            "a tile can't have more dimensions than the array that it is applied to",
+            got=f"{brief(tile)} for {_dimensions(rank)}{tiles}",
         )
     # A tiled dimension becomes two: tile, index in the tile. Combined ones are removed.
     return rank + length - 2 * tile.dimensions.count(COMBINE)
@@ -391,6 +395,7 @@ An argument has one position, but tiles and padded dimensions have one position 
 position of "minor_to_major" is the position of the "{"."""
 
 
+@without_internal_frames
 def parse_layout(text: str) -> Layout:
     """Parse a layout in XLA's text form.
 

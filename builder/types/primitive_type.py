@@ -17,6 +17,7 @@ import numpy as np
 
 from builder.errors import OperandError, PrimitiveTypeError, XlaError, brief, error_of
 from builder.support.arguments import NotAFunction
+from builder.support.frames import without_internal_frames
 from builder.support.imports import extension
 from builder.support.names import by_name
 
@@ -131,6 +132,7 @@ class PrimitiveType(NotAFunction):
         """The number of bytes of an element in an unpacked array: at least 1."""
         return max(1, self.bits // 8)
 
+    @without_internal_frames
     def __getitem__(self, dimensions: DimensionLike | tuple[DimensionLike, ...]) -> ArrayShape:
         sizes = dimensions if isinstance(dimensions, tuple) else (dimensions,)
         return extension("builder.types.shape", "array_shape", self, sizes)
@@ -356,6 +358,7 @@ def from_dtype(dtype: Any) -> PrimitiveType:
     return element_type
 
 
+@without_internal_frames
 def as_primitive_type(value: PrimitiveTypeLike) -> PrimitiveType:
     """Convert `value` to a primitive type: a type, XLA's name, or a NumPy type.
 

@@ -27,6 +27,7 @@ from builder.errors import (
     error_of,
 )
 from builder.support.caches import InternTable, per_signature
+from builder.support.frames import without_internal_frames
 from builder.support.imports import extension
 from builder.support.names import ExplainsAttributes
 from builder.types import primitive_type as pt
@@ -212,6 +213,7 @@ class ArrayShape(ExplainsAttributes):
             count = physical(self.dimensions, self.layout).size
         return -(-count * self.element_size_in_bits // 8)
 
+    @without_internal_frames
     def with_element_type(self, element_type: PrimitiveType) -> ArrayShape:
         """Return the same dimensions and layout with another element type.
 
@@ -233,6 +235,7 @@ class ArrayShape(ExplainsAttributes):
         self._element_count("at_bounds")
         return intern_array(self.element_type, self.dimensions, None, self.layout)
 
+    @without_internal_frames
     def with_layout(self, layout: LayoutLike | None) -> ArrayShape:
         """Return the same shape with another layout.
 
@@ -574,6 +577,7 @@ def _buffer_fault(layout: Layout, shape: ArrayShape) -> _LayoutFault | None:
     )
 
 
+@without_internal_frames
 def array_shape(
     element_type: PrimitiveTypeLike,
     dimensions: Iterable[DimensionLike] = (),
@@ -643,6 +647,7 @@ def array_shape(
     return shape if layout is None else shape.with_layout(layout)
 
 
+@without_internal_frames
 def tuple_shape(elements: Iterable[ShapeLike]) -> TupleShape:
     """Return the shape of a tuple.
 
@@ -775,6 +780,7 @@ class ProgramShape:
     result: Shape
     without_layouts: ProgramShape | None
 
+    @without_internal_frames
     def __init__(
         self, parameters: Iterable[Shape], result: Shape, parameter_names: Iterable[str] = ()
     ) -> None:
@@ -920,6 +926,7 @@ class _Parser(TextReader):
                 return value
 
 
+@without_internal_frames
 def parse_shape(text: str) -> Shape:
     """Parse a shape in XLA's text form.
 

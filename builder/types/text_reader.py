@@ -99,7 +99,7 @@ class TextReader:
         # Python's int() refuses more than 4300 digits with an error of its own.
         value = int(digits) if len(digits) < 4000 else _MAX_NUMBER + 1
         if value > _MAX_NUMBER:
-            raise self.fault(f"{what} must fit 63 bits, got {len(digits)} digits", start)
+            raise self.fault(f"{what} must fit 63 bits", start, got=f"{len(digits)} digits")
         return value
 
     def numbers(self, close: str, what: str) -> list[int]:

@@ -98,7 +98,14 @@ def _is_inlined(op: XlaOp) -> bool:
     help="The file to write. The arguments are written next to it, in OUT.npz.",
 )
 @click.option("--crashes", is_flag=True, help="The program ends the process, or hangs.")
-@click.option("--differs", is_flag=True, help="A device and the interpreter have other values.")
+@click.option("--differs", is_flag=True, help="A device and a reference have other values.")
+@click.option(
+    "--reference",
+    metavar="WHAT",
+    default="interpreter",
+    show_default=True,
+    help="The reference of --differs. f64: the CPU, in double precision. Or a device.",
+)
 @click.option("--nan", is_flag=True, help="A result has a NaN or an infinity, and no argument has.")
 @click.option(
     "--error", metavar="TEXT", help="The error of the compiler or the device contains TEXT."
@@ -122,6 +129,7 @@ def minimize(
     output: str,
     crashes: bool,
     differs: bool,
+    reference: str,
     nan: bool,
     error: str | None,
     command: str | None,
@@ -145,7 +153,7 @@ def minimize(
     if command is not None:
         is_bad = faults.command(command)
     elif differs:
-        is_bad = faults.differs(device)
+        is_bad = faults.differs(device, reference=reference)
     elif nan:
         is_bad = faults.is_not_finite(device)
     else:

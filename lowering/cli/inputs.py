@@ -381,7 +381,7 @@ def _array(text: str, name: str) -> Any:
     arrays = _file_arrays(file)
     if not isinstance(arrays, dict):
         if key:
-            raise FailedError(f"{file}: has one array without a name, got the key {key!r}")
+            raise FailedError(f"{file}: has one array, without a name", f"remove :{key}")
         return arrays
     listed = ", ".join(arrays) or "none"
     if key and key not in arrays:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import jax
 import numpy as np
@@ -17,13 +17,28 @@ from builder.checking import flag
 from builder.errors import OperandError, XlaError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import XlaOp
+from builder.graph.xla_op import XlaOp, is_element, is_parameter, is_tuple
 from builder.ops.operands import need_computation
 from builder.rewriting.copying import inline
-from builder.schema import Trait, opcodes_with
 from builder.support.arguments import is_function
 from builder.types.shape import ArrayShape, Shape, TupleShape
 from lowering.faults.predicates import Predicate, npz_of_arguments
+from lowering.faults.search import (
+    STRUCTURE,
+    Program,
+    Search,
+    TimeIsOverError,
+    all_parts,
+    size_of,
+    with_changes,
+)
+from lowering.faults.simplifying import (
+    is_static,
+    with_fewer_iterations,
+    with_simple_attributes,
+    with_simple_types,
+    with_smaller_sizes,
+)
 from lowering.interpreter.comparing import nested_arguments
 from lowering.interpreter.evaluating import flat_arguments
 from lowering.interpreter.instrumentation import with_results
@@ -34,7 +49,8 @@ from lowering.stablehlo.module import path_text, write_atomically
 
 T = TypeVar("T")
 
-_STRUCTURE: Final = opcodes_with(Trait.STRUCTURE)
+_SHOWN: Final = 10
+"""How many source lines the text of a result has."""
 
 _UNROLLED: Final = (1, 2, 4, 8)
 """How many iterations of a loop are tried in the place of the loop."""
@@ -82,12 +98,15 @@ class Minimized:
         return [name, arrays]
 
     def __str__(self) -> str:
-        count = _size(self.computation)
+        count = size_of(self.computation)
         state = "" if self.is_finished else "; the time was over"
-        return (
-            f"{count} op{'s' * (count != 1)} after {self.tried} programs in "
-            f"{self.seconds:.1f} s{state}\n{self.computation}"
-        )
+        ops = [op for op in self.computation.ops if op.opcode not in STRUCTURE]
+        sources = [f"{op.opcode}, recorded at {op.source}" for op in ops if op.source is not None]
+        more = [f"and {len(sources) - _SHOWN} more"] if len(sources) > _SHOWN else []
+        effort = f"after {self.tried} programs in {self.seconds:.1f} s{state}"
+        listed = [f"  {line}" for line in (*sources[:_SHOWN], *more)]
+        first = f"{count} op{'s' * (count != 1)} {effort}"
+        return "\n".join([first, *listed, str(self.computation)])
 
 
 @explained
@@ -102,15 +121,19 @@ def minimize(
     """Return the smallest program that shows a fault of a computation.
 
     Ops are removed: an op whose value is needed becomes a parameter, with the value that it had as
-    the argument. Calls are inlined, loops and conditionals replaced by a body or a branch, ops
-    by an operand of the same shape, also inside of applied computations, and arguments by zeros and
-    ones. The order is fixed, so the same program has the same result.
+    the argument. Calls are inlined, loops and conditionals replaced by a body or a branch, and ops
+    by an operand of the same shape, also inside of applied computations. Then the remaining ops
+    become simpler: dimensions get smaller and arguments are sliced accordingly; loops get fewer
+    iterations; annotations, padding, strides and the like are removed; element types become f32,
+    s32 and c64; arguments become zeros and ones. The order is fixed, so the same program has the
+    same result.
 
     Args:
         computation: an XlaComputation with fixed sizes.
         is_bad: called with a computation and an argument for each of its parameters; returns
-            whether the fault occurs. `lowering.faults` has predicates: `crashes`, `differs`,
-            `is_not_finite`, `command`.
+            whether the fault occurs. A smaller program for which it raises an `XlaError`, because
+            the program is refused, does not show the fault. `lowering.faults` has predicates:
+            `crashes`, `differs`, `is_not_finite`, `command`.
         args: the arguments, as for a compiled computation.
         seconds: the time after which the smallest program until then is returned.
         progress: show the number of ops and the time in a line on a terminal.
@@ -130,7 +153,7 @@ def minimize(
         ...     model, lowering.faults.is_not_finite("cpu"), np.float32([1, 0])
         ... )
         >>> [op.opcode for op in found.computation.ops], found.arguments
-        (['parameter', 'log'], (array([0., 0.], dtype=float32),))
+        (['parameter', 'log'], (array([0.], dtype=float32),))
     """
     need_computation("minimize", computation)
     if not is_function(is_bad):
@@ -138,22 +161,22 @@ def minimize(
         fix = "pass lowering.faults.differs(device), for instance"
         raise error_of(OperandError, "minimize", rule, fix, got=brief(is_bad))
     flat, _ = flat_arguments(computation, args, {}, "minimize")
-    program = _Program(computation, tuple(nested_arguments(computation, flat)))
+    program = Program(computation, tuple(nested_arguments(computation, flat)))
     start = time.monotonic()
     end = start + _seconds(seconds)
     with _shown(flag("minimize", "progress", progress)) as show:
-        search = _Search(is_bad, end, show, best=program)
+        search = Search(is_bad, end, show, best=program)
         # A check that fails would hide the fault. It is the fault if there is none without it.
-        stripped = _Program(computation.strip_debug(), program.arguments)
+        stripped = Program(computation.strip_debug(), program.arguments)
         if stripped.computation is not computation and search.is_bad(stripped):
             program = stripped
-        elif not search.is_bad(program):
+        elif not search.is_bad_as_it_is(program):
             rule = "is_bad must be true for the whole computation"
             fix = "call it with the computation and these arguments to see why it is not"
             raise error_of(OperandError, "minimize", rule, fix, got="false")
         try:
             program, is_finished = _minimized(search, program), True
-        except _TimeIsOverError:
+        except TimeIsOverError:
             program, is_finished = search.best, False
     return Minimized(*program, search.tried, time.monotonic() - start, is_finished)
 
@@ -184,71 +207,42 @@ def _seconds(seconds: Any) -> float:
     return float(seconds)
 
 
-class _Program(NamedTuple):
-    """A computation, and an argument for each parameter."""
-
-    computation: XlaComputation
-    arguments: tuple[Any, ...]
-
-
-class _TimeIsOverError(Exception):
-    """The time limit is reached."""
-
-
-@dataclass(slots=True)
-class _Search:
-    """The predicate with its limits, and the smallest program until now."""
-
-    predicate: Predicate
-    end: float
-    show: Callable[[str], None]
-    best: _Program
-    tried: int = 0
-
-    @property
-    def needs_values(self) -> bool:
-        """Whether arguments must be values that the program computes."""
-        return bool(getattr(self.predicate, "needs_values", True))
-
-    def is_bad(self, program: _Program) -> bool:
-        """Return whether a program shows the fault; then it is the best one."""
-        if time.monotonic() > self.end:
-            raise _TimeIsOverError
-        self.tried += 1
-        is_bad = bool(self.predicate(program.computation, *program.arguments))
-        if is_bad:
-            self.best = program
-        size = _size(self.best.computation)
-        self.show(f"{size} op{'s' * (size != 1)}, {self.tried} programs tried")
-        return is_bad
-
-
-def _size(computation: XlaComputation) -> int:
-    """Return the number of ops, with those of applied computations."""
-    every = (computation, *computation.called_computations())
-    return sum(op.opcode not in _STRUCTURE for part in every for op in part.ops)
-
-
-def _minimized(search: _Search, program: _Program) -> _Program:
+def _minimized(search: Search, program: Program) -> Program:
     """Apply all steps until none makes the program smaller."""
     while True:
         before = program
         for step in (_with_fewer_ops, _with_expanded_ops, _with_replaced_ops):
             program = step(search, program)
-        if program.computation is before.computation:
+        for step in _KEEPING_OPS if is_static(program) else ():
+            program = step(search, program)
+        if program is before:
             return _with_simple_arguments(search, program)
+
+
+_KEEPING_OPS: Final = (
+    with_smaller_sizes,
+    with_fewer_iterations,
+    with_simple_attributes,
+    with_simple_types,
+)
+"""The steps after which the program has the same ops."""
 
 
 # Fewer ops
 
 
-def _with_fewer_ops(search: _Search, program: _Program) -> _Program:
+def _with_fewer_ops(search: Search, program: Program) -> Program:
     """Keep as few ops as possible; the values of others become arguments."""
     computation = program.computation
     values = _values(search, program)
-    ops = [op for op in computation.ops if op.opcode != "parameter"]
+    ops = [op for op in computation.ops if not is_parameter(op)]
     kept = _fewest(ops, lambda some: search.is_bad(_part(program, values, some)))
-    return program if len(kept) == len(ops) else _part(program, values, kept)
+    if len(kept) == len(ops):
+        return program
+    part = _part(program, values, kept)
+    # Without the tuple of the results, the part has another one.
+    left = [op for op in part.computation.ops if not is_parameter(op)]
+    return part if len(left) < len(ops) else program
 
 
 def _fewest(items: Sequence[T], is_bad: Callable[[Sequence[T]], bool]) -> Sequence[T]:
@@ -278,23 +272,23 @@ def _fewest(items: Sequence[T], is_bad: Callable[[Sequence[T]], bool]) -> Sequen
     return items
 
 
-def _part(program: _Program, values: dict[XlaOp, Any], ops: Sequence[XlaOp]) -> _Program:
+def _part(program: Program, values: dict[XlaOp, Any], ops: Sequence[XlaOp]) -> Program:
     """Return the program of some ops, with the values of their other operands as arguments."""
     kept = set(ops)
     inputs = list(dict.fromkeys(o for op in ops for o in op.operands if o not in kept))
     used = {operand for op in ops for operand in op.operands}
     results = [op for op in ops if op not in used]
     part = program.computation.extract(results[0] if len(results) == 1 else results, inputs=inputs)
-    return _Program(_named(part, program), tuple([values[each] for each in inputs]))
+    return Program(_named(part, program), tuple([values[each] for each in inputs]))
 
 
-def _named(computation: XlaComputation, program: _Program) -> XlaComputation:
+def _named(computation: XlaComputation, program: Program) -> XlaComputation:
     """Return a part of a program with the name of the program."""
     computation.name = program.computation.name
     return computation
 
 
-def _values(search: _Search, program: _Program) -> dict[XlaOp, Any]:
+def _values(search: Search, program: Program) -> dict[XlaOp, Any]:
     """Return the value of each op, or numbers in its place if they do not matter."""
     computation, arguments = program
     values: dict[XlaOp, Any] = dict(zip(computation.parameters, arguments, strict=True))
@@ -322,13 +316,14 @@ def _numbers(shape: Shape, number: int) -> Any:
 # Other ops
 
 
-def _with_expanded_ops(search: _Search, program: _Program) -> _Program:
+def _with_expanded_ops(search: Search, program: Program) -> Program:
     """Replace ops that apply computations by the ops of one of these."""
-    return _with_changes(search, program, _expansions)
+    return with_changes(search, program, _expansions)
 
 
-def _expansions(computation: XlaComputation) -> Iterator[Callable[[], XlaComputation]]:
+def _expansions(program: Program) -> Iterator[Callable[[], Program]]:
     """Yield programs in which one op is replaced by a call of what it applies, inlined."""
+    computation = program.computation
     for target in computation.ops:
         for number, called in enumerate(target.called_computations):
             operands = slice(None)
@@ -341,12 +336,12 @@ def _expansions(computation: XlaComputation) -> Iterator[Callable[[], XlaComputa
 
             # A fault may need some iterations: their values become arguments later.
             for times in _UNROLLED if target.opcode == "while" else (1,):
-                yield _expansion(computation, target, called, operands, times)
+                yield _expansion(program, target, called, operands, times)
 
 
 def _expansion(
-    computation: XlaComputation, target: XlaOp, called: XlaComputation, operands: slice, times: int
-) -> Callable[[], XlaComputation]:
+    program: Program, target: XlaOp, called: XlaComputation, operands: slice, times: int
+) -> Callable[[], Program]:
     """Return a function of no arguments that replaces an op by what it applies, some times."""
 
     def replacement(op: XlaOp, values: Any) -> XlaOp | None:
@@ -357,30 +352,32 @@ def _expansion(
             result = inline(called, result)
         return result
 
-    return lambda: computation.replace(replacement)
+    return lambda: _without_unused_ops(program, program.computation.replace(replacement))
 
 
-def _with_replaced_ops(search: _Search, program: _Program) -> _Program:
+def _with_replaced_ops(search: Search, program: Program) -> Program:
     """Replace ops by one of their operands, also in applied computations."""
-    return _with_changes(search, program, _replacements)
+    return with_changes(search, program, _replacements)
 
 
-def _replacements(computation: XlaComputation) -> Iterator[Callable[[], XlaComputation]]:
+def _replacements(program: Program) -> Iterator[Callable[[], Program]]:
     """Yield programs in which one op is replaced by an operand."""
-    every = (computation, *computation.called_computations())
+    computation = program.computation
+    every = all_parts(computation)
     counting = {op for part in every for op in _counting_ops(part)}
     for part in every:
         for target in reversed(part.ops):
             for number, operand in enumerate(target.operands):
                 is_same = operand.shape is target.shape
-                if not is_same or target.opcode in _STRUCTURE or target in counting:
+                if not is_same or target.opcode in STRUCTURE or target in counting:
                     continue
 
-                def changed(target: XlaOp = target, number: int = number) -> XlaComputation:
+                def changed(target: XlaOp = target, number: int = number) -> Program:
                     def replacement(op: XlaOp, values: Any) -> XlaOp | None:
                         return values[number] if op is target else None
 
-                    return computation.replace(replacement, nested=True)
+                    new = computation.replace(replacement, nested=True)
+                    return _without_unused_ops(program, new)
 
                 yield changed
 
@@ -396,11 +393,10 @@ def _counting_ops(computation: XlaComputation) -> set[XlaOp]:
             continue
         condition, body = op.attributes["condition"], op.attributes["body"]
         tested = _ancestors([condition.root])
-        numbers = {o.attributes["index"] for o in tested if o.opcode == "get_tuple_element"}
+        numbers = {o.attributes["index"] for o in tested if is_element(o)}
         found |= tested
         root = body.root
-        is_tuple = root.opcode == "tuple"
-        found |= _ancestors([root.operands[n] for n in numbers] if is_tuple else [root])
+        found |= _ancestors([root.operands[n] for n in numbers] if is_tuple(root) else [root])
         for part in (*condition.called_computations(), *body.called_computations()):
             found |= set(part.ops)
     return found
@@ -417,32 +413,13 @@ def _ancestors(ops: Sequence[XlaOp]) -> set[XlaOp]:
     return found
 
 
-def _with_changes(
-    search: _Search,
-    program: _Program,
-    changes: Callable[[XlaComputation], Iterator[Callable[[], XlaComputation]]],
-) -> _Program:
-    """Apply changes that keep the fault; after one that does, start again."""
-    is_changed = True
-    while is_changed:
-        is_changed = False
-        for change in changes(program.computation):
-            try:
-                computation = _named(_without_unused_ops(change()), program)
-            except XlaError:
-                continue  # the result does not fit where the op is used
-            if search.is_bad(_Program(computation, program.arguments)):
-                program, is_changed = _Program(computation, program.arguments), True
-                break
-    return program
+def _without_unused_ops(program: Program, changed: XlaComputation) -> Program:
+    """Return a changed program without the ops that no result needs; parameters remain."""
+    part = changed.extract(changed.root, inputs=list(changed.parameters))
+    return program._replace(computation=_named(part, program))
 
 
-def _without_unused_ops(computation: XlaComputation) -> XlaComputation:
-    """Return a computation without the ops that no result needs; parameters remain."""
-    return computation.extract(computation.root, inputs=list(computation.parameters))
-
-
-def _with_simple_arguments(search: _Search, program: _Program) -> _Program:
+def _with_simple_arguments(search: Search, program: Program) -> Program:
     """Replace arguments by zeros or ones, and remove parameters that no op uses."""
     used = {operand for op in program.computation.ops for operand in op.operands}
     used.add(program.computation.root)
@@ -451,13 +428,13 @@ def _with_simple_arguments(search: _Search, program: _Program) -> _Program:
     if len(needed) < len(program.arguments):
         inputs = [parameter for parameter, _ in needed]
         part = program.computation.extract(program.computation.root, inputs=inputs)
-        smaller = _Program(_named(part, program), tuple([argument for _, argument in needed]))
+        smaller = Program(_named(part, program), tuple([argument for _, argument in needed]))
         program = smaller if search.is_bad(smaller) else program
     for number, parameter in enumerate(program.computation.parameters):
         for value in (0, 1):
             arguments = list(program.arguments)
             arguments[number] = _numbers(parameter.shape, value)
-            if search.is_bad(_Program(program.computation, tuple(arguments))):
-                program = _Program(program.computation, tuple(arguments))
+            if search.is_bad(Program(program.computation, tuple(arguments))):
+                program = Program(program.computation, tuple(arguments))
                 break
     return program

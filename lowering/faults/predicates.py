@@ -155,14 +155,25 @@ def run_file(request: list[Any]) -> str:
 
 @explained
 def differs(
-    device: DeviceLike = None, *, ulps: float | None = None, timeout: float | None = 60
+    device: DeviceLike = None,
+    *,
+    ulps: float | None = None,
+    reference: str | jax.Device | Mapping[str, Any] = "interpreter",
+    timeout: float | None = 60,
 ) -> Predicate:
-    """Return the predicate that an op has another value on a device than in the interpreter.
+    """Return the predicate that a device has other values than a reference: `lowering.compare`.
 
     Args:
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device.
         ulps: the tolerance for all ops; None for those of `lowering.compare`.
+        reference: "interpreter"; "f64", the CPU in double precision, which also finds ops whose
+            rounding errors another op amplifies; another device; or compile options.
         timeout: the time limit of each run of the interpreter, in seconds.
+
+    Raises:
+        DeviceError: the device does not exist, or this process can't use it.
+        OperandError: `reference` is none of these; another computation has no counterpart of a
+            part of the program.
 
     Example:
         >>> import builder as xb, lowering, numpy as np
@@ -173,10 +184,24 @@ def differs(
         False
     """
     target = device_argument("differs", device)
+    if isinstance(reference, XlaComputation):
+        rule = "reference must be an evaluation of the same program, not another computation"
+        fix = "call lowering.compare(computation, *args, reference=...), which names the first op"
+        raise error_of(OperandError, "differs", rule, fix, got=brief(reference))
+    is_named = isinstance(reference, str) and reference in ("interpreter", "f64")
+    if not is_named and not isinstance(reference, Mapping):
+        device_argument("differs", reference)
 
     def predicate(computation: XlaComputation, /, *arguments: Any) -> bool:
         try:
-            found = compare(computation, *arguments, device=target, ulps=ulps, timeout=timeout)
+            found = compare(
+                computation,
+                *arguments,
+                device=target,
+                ulps=ulps,
+                reference=reference,
+                timeout=timeout,
+            )
         except XlaError:
             return False
         return not found.agrees

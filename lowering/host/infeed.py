@@ -275,7 +275,7 @@ def clear_transfers(device: DeviceLike = None) -> tuple[int, int]:
 # Called by programs
 
 
-def read(
+def _read(
     device: jax.Device,
     shapes: Sequence[ArrayShape],
     computation: str,
@@ -329,7 +329,7 @@ def read(
     return arrays
 
 
-def write(device: jax.Device, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+def _write(device: jax.Device, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
     """Append the arrays that a program writes to a device's outfeed."""
     shapes = [intern_array(pt.from_dtype(a.dtype), a.shape) for a in arrays]
     shape: Shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)

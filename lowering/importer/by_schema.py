@@ -9,7 +9,7 @@ that do not match a public op in this way have a handwritten importer.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ from jaxlib.mlir import ir
 
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import OPERATIONS, OpInfo
+from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.schema import SCHEMAS, Attribute, Schema
 from builder.types.primitive_type import PrimitiveType
@@ -166,8 +167,38 @@ class SchemaImporter:
         """
         read = self.arguments(scope, operation)
         arguments = {**arguments, **read} if arguments else read
+        return self._recorded(scope.builder, operands, arguments)
+
+    def record(
+        self,
+        builder: XlaBuilder,
+        operands: list[XlaOp],
+        attributes: Mapping[str, Any],
+        results: Mapping[str, Any],
+    ) -> XlaOp:
+        """Record an op by its attributes, in place of the attributes of a StableHLO operation.
+
+        Args:
+            builder: the builder of the operands.
+            operands: the operands.
+            attributes: the attributes of a recorded op with the schema's opcode.
+            results: arguments that are not attributes of an op, such as `shape`; those that the
+                public op does not take are ignored.
+        """
+        arguments = {name: value for name, value in results.items() if name in self.parameters}
+        for attribute in (*self._schema.value_attributes, *self._schema.computation_attributes):
+            name = _parameter(attribute)
+            if attribute.name in attributes and name in self.parameters:
+                value = attributes[attribute.name]
+                convert = attribute.argument
+                arguments[name] = value if convert is None else convert(value)
+        return self._recorded(builder, operands, arguments)
+
+    def _recorded(
+        self, builder: XlaBuilder, operands: list[XlaOp], arguments: Mapping[str, Any]
+    ) -> XlaOp:
         if self._is_grouped:
-            operands = self._positional(scope, operands)
+            operands = self._positional(builder, operands)
         if self._keywords:
             return self._function(**dict(zip(self._keywords, operands, strict=True)), **arguments)
         return self._function(*operands, **arguments)
@@ -210,13 +241,13 @@ class SchemaImporter:
                 arguments[_parameter(attribute)] = value
         return arguments
 
-    def _positional(self, scope: Scope, operands: list[XlaOp]) -> list[Any]:
+    def _positional(self, builder: XlaBuilder, operands: list[XlaOp]) -> list[Any]:
         """Return the operands as positional arguments; those of a variadic group are one list."""
         split = self._splits.get(len(operands))
         if split is None:
             split = self._splits[len(operands)] = self._split(len(operands))
         arguments = [operands[part] for part in split]
-        return [scope.builder, *arguments] if self._is_method else arguments
+        return [builder, *arguments] if self._is_method else arguments
 
     def _split(self, count: int) -> list[int | slice]:
         """Return which of `count` operands form each positional argument: an index or a slice.

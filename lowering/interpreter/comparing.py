@@ -233,6 +233,11 @@ class Comparison(Displayed):
                 lines.append(f"  largest difference: {worst}")
         for difference in self.results:
             lines.append(f"  result{difference.path}: {_result_text(difference)}")
+        if first is None and not self.agrees:
+            lines.append(
+                "  each op agrees by itself; lowering.minimize finds the ops that differ together, "
+                "with lowering.faults.differs(device, reference=...)"
+            )
         if self.left_out:
             listed = ", ".join(f"op {op.id} {op.opcode}" for op in self.left_out[:5])
             more = "" if len(self.left_out) <= 5 else f" and {len(self.left_out) - 5} more"
@@ -611,30 +616,30 @@ def _checked_variant(reference: XlaComputation, variant: Any) -> XlaComputation:
         OperandError: the ops of `variant` do not correspond to the ops of `reference`.
     """
 
-    def refuse(message: str) -> OperandError:
+    def refuse(rule: str, got: object) -> OperandError:
         fix = "pass computation.replace(function) with a function that returns one op for each op"
-        return error_of(OperandError, "compare", message, fix)
+        return error_of(OperandError, "compare", rule, fix, argument="device_computation", got=got)
 
     if variant is None:
         return reference
     if not isinstance(variant, XlaComputation):
-        raise refuse(f"device_computation must be an XlaComputation, got {brief(variant)}")
+        raise refuse("device_computation must be an XlaComputation", brief(variant))
     if len(variant.ops) != len(reference.ops):
         raise refuse(
-            f"device_computation must have as many ops as the computation, {len(reference.ops)}, "
-            f"got {len(variant.ops)}"
+            f"device_computation must have as many ops as the computation, {len(reference.ops)}",
+            len(variant.ops),
         )
     for expected, op in zip(reference.ops, variant.ops, strict=True):
         same_parameter = is_parameter(expected) == is_parameter(op)
         if expected.shape != op.shape or not same_parameter:
             raise refuse(
                 f"op {expected.id} of device_computation must correspond to the computation's "
-                f"{expected.opcode} of {expected.shape}, got {op.opcode} of {op.shape}"
+                f"{expected.opcode} of {expected.shape}",
+                f"{op.opcode} of {op.shape}",
             )
     if variant.root.id != reference.root.id:
-        raise refuse(
-            f"the root of device_computation must be op {reference.root.id}, got {variant.root.id}"
-        )
+        rule = f"the root of device_computation must be op {reference.root.id}"
+        raise refuse(rule, variant.root.id)
     return variant
 
 

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from builder.errors import BuilderError, OperandError, brief, error_of
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.inspection.table import count_text
@@ -137,6 +138,7 @@ def interpret(
 ) -> Interpretation: ...
 
 
+@explained
 def interpret(
     computation: XlaComputation | ModuleSource,
     /,
@@ -442,7 +444,8 @@ def _probed(computation: XlaComputation, probe: Any) -> tuple[list[XlaOp], list[
             else:
                 raise BuilderError(
                     f"a probed op must belong to {computation.name!r} or to a "
-                    f"computation that its ops apply, got\n  {selector!r}",
+                    "computation that its ops apply",
+                    got=f"\n  {selector!r}",
                     op="interpret",
                 )
         else:

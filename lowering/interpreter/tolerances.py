@@ -211,7 +211,7 @@ def _is_complex(op: XlaOp) -> bool:
 
 def _of_computation(computation: XlaComputation, platform: str) -> float:
     """Return the largest sum of tolerances along a path to the root."""
-    sums: list[float] = computation.planned(accumulated, computation, platform)
+    sums: list[float] = computation._planned(accumulated, computation, platform)
     return sums[computation.root.id]
 
 

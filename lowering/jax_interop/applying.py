@@ -129,9 +129,14 @@ def _traced(
     places: list[int],
     sizes: Sequence[Sizes] | None,
 ) -> Trace:
-    """Return the trace of a function for ops at `places` of `leaves`.
+    """Return the trace of a function, from the cache if there was an equal call.
 
-    `sizes` are those of the ops if some are unbounded.
+    Args:
+        function: the function of jax.
+        leaves: its arguments, flattened.
+        tree: their nesting.
+        places: the indices in `leaves` of the arguments that are ops.
+        sizes: the sizes of each of these ops, with symbols; None if no size is unbounded.
     """
     shapes = [_array_shape(leaves[place]) for place in places]
     arrays: list[Any] = []

@@ -10,6 +10,7 @@ import jax
 from jax.sharding import NamedSharding
 
 from builder.errors import OperandError, brief, error_of
+from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from lowering.jax_interop.from_jax import check_function, computation_of_stage, without_static
 from lowering.jax_interop.to_jax import flat_function, nested_function
@@ -22,6 +23,7 @@ _MOST_KEPT: Final = 128
 """The most executables that an edited function keeps."""
 
 
+@explained
 def edit_jax(
     function: Callable[..., Any],
     edit: Callable[[XlaComputation], XlaComputation],

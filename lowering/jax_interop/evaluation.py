@@ -53,7 +53,7 @@ source_info_util.register_exclusion(str(Path(__file__).parent))
 
 
 def _frame(file: str, line: int, column: int, function: str) -> Frame:
-    """Return a function whose code is at a position of a file."""
+    """Return a function that calls a step; in a stack its frame has this position and name."""
     name = function.rpartition(".")[2]
     # The positions in a code object are relative to its first line.
     code = _template(column).replace(
@@ -64,7 +64,7 @@ def _frame(file: str, line: int, column: int, function: str) -> Frame:
 
 @cache
 def _template(column: int) -> CodeType:
-    """Return the code of a frame at a column of a first line."""
+    """Return the code of a function that calls a step, with all positions at a column of line 1."""
     tree = ast.parse("lambda step, operands: step(*operands)", mode="eval")
     for node in ast.walk(tree):
         if isinstance(node, (ast.expr, ast.arg)):
@@ -173,8 +173,8 @@ class Preparation:
         """Return a step that evaluates an op by its StableHLO; see `Context`."""
         for each in (op, *op.operands):
             if has_unbounded_sizes(each.shape):
-                reason = f"jax has no function for it with unbounded sizes, got {each.shape}"
-                raise refusal(op, reason, _GIVE_SIZES)
+                reason = "jax has no function for it with unbounded sizes"
+                raise refusal(op, reason, _GIVE_SIZES, each.shape)
         return pasted(self.computation if computation is None else computation, op)
 
 
@@ -405,8 +405,8 @@ def _refuse_bounds(op: XlaOp) -> None:
         if isinstance(leaf, ArrayShape) and not leaf.is_static:
             dynamic = compress(leaf.dimensions, leaf.dynamic_dimensions)
             if any(bound != UNBOUNDED for bound in dynamic):
-                reason = f"jax's arrays have no bounded sizes, got {op.shape}"
-                raise refusal(op, reason, "record the computation for fixed or unbounded sizes")
+                fix = "record the computation for fixed or unbounded sizes"
+                raise refusal(op, "jax's arrays have no bounded sizes", fix, op.shape)
 
 
 _GIVE_SIZES: Final = (

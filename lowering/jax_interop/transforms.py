@@ -300,20 +300,18 @@ def vmap(
     if in_axes is None or isinstance(in_axes, int):
         axes: list[int | None] = [in_axes] * len(shapes)
     elif not isinstance(in_axes, Sequence):
-        rule = f"in_axes must be an axis, or one for each parameter, got {brief(in_axes)}"
-        raise _error(OperandError, rule)
+        rule = "in_axes must be an axis, or one for each parameter"
+        raise _error(OperandError, rule, argument="in_axes", got=brief(in_axes))
     else:
         axes = [None if axis is None else integer("vmap", "in_axes", axis) for axis in in_axes]
     if len(axes) != len(shapes):
-        rule = (
-            f"in_axes must have an axis for each of {len(shapes)} parameters, got {brief(in_axes)}"
-        )
+        rule = f"in_axes must have an axis for each of {len(shapes)} parameters"
         fix = "pass one number for all, or a sequence with numbers and None"
-        raise _error(OperandError, rule, fix)
+        raise _error(OperandError, rule, fix, argument="in_axes", got=brief(in_axes))
     if all(axis is None for axis in axes):
-        rule = f"a parameter must have the new dimension, got in_axes={brief(in_axes)}"
+        rule, got = "a parameter must have the new dimension", f"in_axes={brief(in_axes)}"
         fix = "pass 0, or the position of the new dimension, for a parameter that has it"
-        raise _error(OperandError, rule, fix if axes else "")
+        raise _error(OperandError, rule, fix if axes else "", argument="in_axes", got=got)
     batched = [
         shape if axis is None else _with_dimension(shape, axis, size)
         for shape, axis in zip(shapes, axes, strict=True)
@@ -361,8 +359,8 @@ def _with_dimension(shape: Shape, axis: int, size: int) -> Shape:
         return shape
     rank = shape.rank + 1
     if not -rank <= axis < rank:
-        rule = f"the axis for {shape} must be from {-rank} to {rank - 1}, got {axis}"
-        raise _error(ShapeInferenceError, rule)
+        rule = f"the axis for {shape} must be from {-rank} to {rank - 1}"
+        raise _error(ShapeInferenceError, rule, got=axis)
     sizes = list(shape.dimensions)
     sizes.insert(axis % rank, size)
     return shape.element_type[tuple(sizes)]

@@ -44,14 +44,13 @@ def _refused(op: XlaOp) -> NoReturn:
 
 
 def _error(op: Any) -> BuilderError:
-    rule = (
-        f"an XlaOp is not an array of jax, because it is recorded and not computed, got\n  {op!r}"
-    )
+    rule = "an XlaOp is not an array of jax, because it is recorded and not computed"
     fix = (
         "call a function of jax with lowering.apply(function, op), as in "
         "lowering.apply(jax.nn.relu, op); or use the ops of builder, and lowering.gradients"
     )
-    error = error_of(BuilderError, "jax", rule, fix, shapes={"operand": op.shape})
+    got, shapes = f"\n  {op!r}", {"operand": op.shape}
+    error = error_of(BuilderError, "jax", rule, fix, got=got, shapes=shapes)
     frame = caller_frame(sys._getframe(1))
     error._locate(_outside(_INSTALLED, frame) or _outside(_JAX, frame))
     return error

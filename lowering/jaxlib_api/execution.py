@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from builder.support.frames import without_internal_frames
 from lowering.jaxlib_api.native import jax_extension
 from lowering.jaxlib_api.versions import jaxlib_version
 
@@ -165,6 +166,7 @@ def _fast_caller(
 ) -> Callable[..., Any]:
     """Return a function of jax.jit's fast path in jaxlib, with a signature cache of its own."""
 
+    @without_internal_frames  # the first Python function of a call
     def on_miss(*arguments: Any, **by_name: Any) -> tuple[Any, Any, bool]:
         return *otherwise(*arguments, **by_name), False
 

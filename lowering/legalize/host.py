@@ -121,9 +121,9 @@ def infeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
 
     def read(device: Any, _arguments: Sequence[Any]) -> tuple[Any, ...]:
         if len(devices) == 1:
-            return (*infeed.read(device, shapes, name, place), None)
+            return (*infeed._read(device, shapes, name, place), None)
         started = time.monotonic()
-        arrays = infeed.read(device, shapes, name, place, most=waits.left(device))
+        arrays = infeed._read(device, shapes, name, place, most=waits.left(device))
         waits.add(device, time.monotonic() - started, devices)
         return (*arrays, None)
 
@@ -141,7 +141,7 @@ def outfeed_as_callback(b: OpBuilder, operation: ir.Operation) -> list[Value]:
     devices, waits = b.target.devices, b.target.failure.waits
 
     def write(device: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        infeed.write(device, arguments[:-1])
+        infeed._write(device, arguments[:-1])
         if len(devices) > 1:
             waits.add(device, 0.0, devices)
         return (None,)

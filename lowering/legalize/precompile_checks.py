@@ -102,10 +102,13 @@ class _Checker:
         self.unsupported: dict[str, str] = {}
         self.called_in_regions: dict[str, str] = {}
 
-    def error(self, rule: str, fix: str, op: str = "compile") -> CompileError:
+    def error(
+        self, rule: str, fix: str, op: str = "compile", *, got: str | None = None
+    ) -> CompileError:
         return CompileError(
             rule,
             context=("compile", self.name),
+            got=got,
             fix=fix,
             op=op,
         )
@@ -134,8 +137,9 @@ class _Checker:
         if name in _WITH_REGIONS and _region_depth(operation) > _MAX_REGION_DEPTH:
             raise self.error(
                 f"computations can be nested at most {_MAX_REGION_DEPTH} deep, because XLA's "
-                "compiler may abort on more, got a deeper nesting",
+                "compiler may abort on more",
                 "apply the computations one after the other, or write a loop with xb.while_",
+                got="a deeper nesting",
             )
         if name in CALLS:
             callee = called_function(operation)
@@ -169,26 +173,28 @@ class _Checker:
             return
         if self.platform == "tpu" and shape.element_type in (pt.s2, pt.u2):
             raise self.error(
-                f"a TPU supports elements of two bits in few shapes, and XLA's compiler may abort "
-                f"on others, got {shape} in {what}",
+                "a TPU supports elements of two bits in few shapes, and XLA's compiler may abort "
+                "on others",
                 f"use {'s' if shape.element_type is pt.s2 else 'u'}8 instead",
+                got=f"{shape} in {what}",
             )
         if not shape.is_bounded:
             return
         size = shape.element_count * shape.element_type.byte_width
         if size > _MAX_BYTES:
             raise self.error(
-                f"an array takes at most {_MAX_BYTES / 2**40:,.0f} TiB, got {shape} of "
-                f"{size / 2**40:,.0f} TiB in {what}",
+                f"an array takes at most {_MAX_BYTES / 2**40:,.0f} TiB",
                 "make the array smaller",
+                got=f"{shape} of {size / 2**40:,.0f} TiB in {what}",
             )
         if 0 in shape.dimensions:
             rows = math.prod(shape.dimensions[: shape.dimensions.index(0)])
             if rows > _MAX_EMPTY_ROWS:
                 raise self.error(
                     f"an array without elements has at most {_MAX_EMPTY_ROWS:,} rows, because "
-                    f"XLA's compiler iterates over them, got {shape} with {rows:,} rows in {what}",
+                    "XLA's compiler iterates over them",
                     "make the array smaller, or move the dimension of size 0 to the front",
+                    got=f"{shape} with {rows:,} rows in {what}",
                 )
 
     def check_tokens(self, terminator: ir.Operation) -> None:
@@ -205,8 +211,9 @@ class _Checker:
         if len(set(origins)) != len(origins):
             raise self.error(
                 "the result must contain each token at most once, because XLA's compiler aborts "
-                "on a repeated token, got a token twice",
+                "on a repeated token",
                 "return the token once",
+                got="a token twice",
             )
 
     def check_calls(self) -> None:
@@ -225,8 +232,9 @@ class _Checker:
         if deepest > _MAX_CALL_DEPTH:
             raise self.error(
                 f"calls can be nested at most {_MAX_CALL_DEPTH} deep, because XLA's compiler may "
-                f"abort on more, got {deepest}",
+                "abort on more",
                 "nest fewer calls, or write a loop with xb.while_",
+                got=str(deepest),
             )
         for function, outer in self.called_without_loops.items():
             if function in loops:

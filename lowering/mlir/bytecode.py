@@ -213,6 +213,7 @@ class BytecodeWriter:
         return self._encoded(self._single_head(name) + value)
 
     def _single_head(self, name: str) -> bytes:
+        """Return the encoding of a dictionary of one attribute, up to the attribute's value."""
         head = self._single_heads.get(name)
         if head is None:
             head = self._single_heads[name] = _DICTIONARY + reference(1) + self.text(name)

@@ -110,8 +110,9 @@ def _axis(ctx: Context, op: XlaOp, *, ordered: bool = True) -> str:
     if len(groups) > 1 or (numbers if ordered else sorted(numbers)) != list(range(len(numbers))):
         raise refusal(
             op,
-            f"the replica groups must be one group in ascending order, got {groups}",
+            "the replica groups must be one group in ascending order",
             "use one group, or a mesh with an axis for each group in jax.shard_map",
+            groups,
         )
     return ctx.axis
 

@@ -46,13 +46,14 @@ def compared(
     return ctx.value("stablehlo.compare", shape.with_element_type(pt.pred), [lhs, rhs], attributes)
 
 
-def error(op: XlaOp, reason: str, fix: str) -> LoweringError:
+def error(op: XlaOp, reason: str, fix: str, got: object = None) -> LoweringError:
     """Return the error of an op that StableHLO can't express."""
     place = f", recorded at {op.source.file}:{op.source.line}" if op.source is not None else ""
     operands = {f"operand {i}": operand.shape for i, operand in enumerate(op.operands)}
     return LoweringError(
         f"{op.opcode}{place}: {reason}",
         context=("lower",),
+        got=got,
         fix=fix,
         op=op.opcode,
         shapes={"result": op.shape, **operands},
@@ -83,8 +84,8 @@ def dictionary_text(op: XlaOp, name: str, text: str, fix: str) -> str:
     finally:
         handler.detach()
     if not isinstance(attribute, ir.DictAttr):
-        rule = f"{name} must be the text of an MLIR dictionary, got {brief(text)}"
-        raise error(op, rule, fix)
+        rule = f"{name} must be the text of an MLIR dictionary"
+        raise error(op, rule, fix, brief(text))
     return str(attribute)
 
 
@@ -103,7 +104,7 @@ def need_orders(op: XlaOp, *shapes: Shape) -> None:
                 order = ",".join(map(str, layout.minor_to_major))
                 raise error(
                     op,
-                    f"a layout in StableHLO must be an order of dimensions, got layout {layout}, "
-                    f"{leaf}",
+                    "a layout in StableHLO must be an order of dimensions",
                     f"pass the order alone, {{{order}}}; HLO text has the full layout",
+                    f"layout {layout}, {leaf}",
                 )

@@ -90,9 +90,9 @@ REFUSED.update(dict.fromkeys(("infeed", "outfeed", "send", "recv"), _TRANSFER))
 
 def _need_static(op: XlaOp, shape: Shape) -> None:
     if not shape.is_static:
-        rule = f"transferred data must have static sizes in StableHLO, got {shape}"
+        rule = "transferred data must have static sizes in StableHLO"
         fix = "transfer an array with static sizes, the bounds, and the actual size as an s32[]"
-        raise error(op, rule, fix)
+        raise error(op, rule, fix, shape)
 
 
 def in_order(shape: Shape, minor_to_major: Sequence[int]) -> Shape:
@@ -433,9 +433,9 @@ def _add_layouts(
         if shape is op.shape and (is_reserved or not _have_orders(*operands, shape)):
             return
     if is_tuple_of_one and shape is not op.shape:
-        rule = f"a tuple of one array must not have a layout in StableHLO, got {shape}"
+        rule = "a tuple of one array must not have a layout in StableHLO"
         fix = "pass the array's shape instead of the tuple, or a tuple of several arrays"
-        raise error(op, rule, fix)
+        raise error(op, rule, fix, shape)
     need_orders(op, *operands, shape)
     attributes["operand_layouts"] = layouts_text(operands)
     attributes["result_layouts"] = layouts_text([shape])
@@ -489,7 +489,7 @@ def _attributes_in_text(operation: ir.Operation, opcode: str) -> dict[str, Any]:
     try:
         attributes = ir.DictAttr(ir.Attribute.parse(text, operation.context))
     except (ValueError, ir.MLIRError):
-        raise failure(operation, f"its attributes must be MLIR text, got {brief(text)}") from None
+        raise failure(operation, "its attributes must be MLIR text", got=brief(text)) from None
     return {
         attribute.name: attribute.kind.read(ReadableAttribute(attributes[attribute.name]))
         for attribute in SCHEMAS[opcode].value_attributes

@@ -1,6 +1,6 @@
-"""What importers share: the error of an operation that can't be imported, and values.
+"""Functions for importers: the error for an operation that can't be imported, and tuples of values.
 
-Importers record ops in a `lowering.importer.scope.Scope`.
+An importer records ops in a `lowering.importer.scope.Scope`.
 """
 
 from __future__ import annotations

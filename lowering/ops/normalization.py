@@ -69,8 +69,8 @@ class _Features:
     def centered(self, array: Value, mean: Value) -> Value:
         """Subtract the mean of each feature.
 
-        The mean is negated, not the array: reverse mode then sums the gradient itself, as it does
-        for other operands.
+        It is added as a negated value. So the derivative by the mean is the negated sum of the
+        gradient, and not the sum of the negated gradient.
         """
         return lax.add(array, self.along(lax.neg(mean)))
 

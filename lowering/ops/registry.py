@@ -198,7 +198,7 @@ def place(op: XlaOp) -> str:
     return "" if op.source is None else f", recorded at {op.source}"
 
 
-def refusal(op: XlaOp, reason: str, fix: str) -> LoweringError:
+def refusal(op: XlaOp, reason: str, fix: str, got: object = None) -> LoweringError:
     """Return the error of an op that jax cannot evaluate."""
     operands = {f"operand {i}": operand.shape for i, operand in enumerate(op.operands)}
     return error_of(
@@ -206,5 +206,6 @@ def refusal(op: XlaOp, reason: str, fix: str) -> LoweringError:
         "to_jax",
         f"{op.opcode}{place(op)}: {reason}",
         fix,
+        got=got,
         shapes={"result": op.shape, **operands},
     )

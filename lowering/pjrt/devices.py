@@ -64,8 +64,8 @@ def is_local(target: jax.Device) -> bool:
     return bool(target.process_index == jax.process_index()) or compilation.is_absent(target)
 
 
-def _unavailable(op: str, rule: str) -> DeviceError:
-    return error_of(DeviceError, op, rule, f"use one of {_available()}")
+def _unavailable(op: str, rule: str, got: str | None = None) -> DeviceError:
+    return error_of(DeviceError, op, rule, f"use one of {_available()}", got=got)
 
 
 def _foreign_device(op: str, target: jax.Device) -> DeviceError:
@@ -133,13 +133,13 @@ def device_argument(op: str, which: DeviceLike) -> jax.Device:
             raise _foreign_device(op, which)
         return which
     if not isinstance(which, str):
-        rule = f"expected a jax.Device or a name such as 'cpu' or 'gpu:1', got {brief(which)}"
+        rule = "expected a jax.Device or a name such as 'cpu' or 'gpu:1'"
         if isinstance(which, int):
-            raise _unavailable(op, rule)
-        raise error_of(DeviceError, op, rule)
+            raise _unavailable(op, rule, brief(which))
+        raise error_of(DeviceError, op, rule, got=brief(which))
     platform, colon, number = which.strip().lower().partition(":")
     if not platform or (colon and not (number.isascii() and number.isdecimal())):
-        raise _unavailable(op, f"expected a name such as 'cpu' or 'gpu:1', got {brief(which)}")
+        raise _unavailable(op, "expected a name such as 'cpu' or 'gpu:1'", brief(which))
     available = _devices(op, platform)
     # Python refuses to parse more than 4300 digits; there are fewer devices.
     position = int(number[-9:]) if colon else 0
@@ -196,7 +196,7 @@ def devices_for(
     if listed is None:
         if isinstance(first, (list, tuple)):
             fix = "pass devices=[...], and num_replicas or num_partitions"
-            raise error(f"device must be one device, got {brief(first)}", fix)
+            raise error("device must be one device", fix, argument="device", got=brief(first))
         start = device_argument(op, first)
         if count == 1:
             return [start]
@@ -216,7 +216,8 @@ def devices_for(
         raise error("device and devices must not both be passed", "omit device or devices")
     if isinstance(listed, (str, jax.Device)) or not isinstance(listed, Sequence):
         fix = f"pass a list, such as devices=lowering.devices()[:{max(count, 2)}]"
-        raise error(f"devices must be a sequence of devices, got {brief(listed)}", fix)
+        rule = "devices must be a sequence of devices"
+        raise error(rule, fix, argument="devices", got=brief(listed))
     # `device` would refuse devices of other processes.
     chosen = [
         target if isinstance(target, jax.Device) else device_argument(op, target)
@@ -225,12 +226,13 @@ def devices_for(
     if len(chosen) != count:
         fix = f"pass num_replicas={len(chosen)} or num_partitions={len(chosen)}"
         fix = fix if count == 1 and chosen else f"list {brief(count)} devices"
-        raise error(f"{need}, got {len(chosen)} in devices", fix)
+        raise error(need, fix, argument="devices", got=f"{len(chosen)} in devices")
     if len(set(chosen)) != len(chosen):
-        raise error(f"devices must be unique, got {first_duplicate(chosen)} twice")
+        got = f"{first_duplicate(chosen)} twice"
+        raise error("devices must be unique", argument="devices", got=got)
     if len({target.client for target in chosen}) > 1:
         platforms = ", ".join(sorted({target.platform for target in chosen}))
-        raise error(f"devices must be of one platform, got {platforms}")
+        raise error("devices must be of one platform", argument="devices", got=platforms)
     if not any(map(is_local, chosen)):
         raise _foreign_device(op, chosen[0])
     return chosen

@@ -142,8 +142,10 @@ def _parts(sharding: Sharding, sizes: tuple[int, ...]) -> dict[jax.Device, Any]:
     default = first.default_memory().kind
     if kind is not None and kind != default:
         raise _error(
-            f"to must be in memory of kind {default!r}, got memory of kind {brief(kind)}",
+            f"to must be in memory of kind {default!r}",
             "use jax.device_put(lowering.device_put(value), sharding)",
+            argument="to",
+            got=f"memory of kind {brief(kind)}",
         )
     try:
         sharding.shard_shape(sizes)

@@ -184,16 +184,16 @@ def use_compilation_cache(
         except TypeError:
             number = -1
         if number < 0:
-            rule = f"max_bytes must be an integer, 0 or more, or None, got {brief(max_bytes)}"
+            rule = "max_bytes must be an integer, 0 or more, or None"
             fix = "pass max_bytes=1 << 30 for 1 GiB"
-            raise _error(rule, fix)
+            raise _error(rule, fix, argument="max_bytes", got=brief(max_bytes))
         max_bytes = number
     cache = None
     if folder is not None:
         text = path_text(folder, "use_compilation_cache")
         if not text or "\0" in text:
-            rule = f"folder must be the path of a folder, got {brief(text)}"
-            raise _error(rule, "pass None for no cache")
+            rule, fix = "folder must be the path of a folder", "pass None for no cache"
+            raise _error(rule, fix, argument="folder", got=brief(text))
         cache = _Cache(Path(text).absolute(), max_bytes)
     with _LOCK:
         _IN_USE[:] = [cache]

@@ -395,17 +395,18 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
             continue
         dynamic = [s for s in leaves(part) if isinstance(s, ArrayShape) and not s.is_static]
         if has_rows:
-            rule = f"must have fixed sizes on several devices, got {part}"
+            rule = "must have fixed sizes on several devices"
             fix = "use arrays padded to their bounds, and s32[] parameters or results for the sizes"
         elif not all(leaf.is_bounded for leaf in dynamic):
-            rule = f"must not have unbounded sizes, got {part}"
+            rule = "must not have unbounded sizes"
             shapes = [nested_text(parameter, _with_sizes) for parameter in shape.parameters]
             fix = f"pass the sizes: lowering.compile(..., argument_shapes={shapes})"
         elif any(max(leaf.dimensions) > pt.s32.max for leaf in dynamic):
-            rule, fix = f"must have bounded sizes that fit an s32, got {part}", ""
+            rule, fix = "must have bounded sizes that fit an s32", ""
         else:
             continue
-        raise error_of(CompileError, "compile", f"{place} of {name} {rule}", fix, shapes=named)
+        rule = f"{place} of {name} {rule}"
+        raise error_of(CompileError, "compile", rule, fix, got=part, shapes=named)
 
 
 def _with_sizes(leaf: ArrayShape | TokenShape) -> str:

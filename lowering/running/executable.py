@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from builder.errors import XlaError
+from builder.support.frames import without_internal_frames
 from builder.types.shape import ArrayShape, TupleShape, leaves
 from lowering.host.callbacks import raise_failure
 from lowering.jaxlib_api import compilation, execution
@@ -88,6 +89,7 @@ class Steps:
         )
         self.direct_results: Final = [target.aval for target in targets] if is_direct else None
 
+    @without_internal_frames
     def __call__(self, /, *args: Any, **by_name: Any) -> Any:
         if by_name:
             args = self.arguments.by_position(args, by_name)
@@ -182,6 +184,7 @@ def accepts_numpy(steps: Steps) -> bool:
 def translating_errors(call: Callable[..., Any], steps: Steps) -> Callable[..., Any]:
     """Return `call`, wrapped to raise this library's errors in place of jaxlib's."""
 
+    @without_internal_frames
     def translated(*args: Any, **by_name: Any) -> Any:
         try:
             return call(*args, **by_name)

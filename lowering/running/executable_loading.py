@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final
 import jax
 
 from builder.errors import XlaError
+from builder.graph.calls import explained
 from builder.sharding.tiling import parse_tiling
 from builder.types.shape import ArrayShape, ProgramShape, Shape, leaves, parse_shape
 from lowering.errors import CompileError, DeviceError, ModuleFileError
@@ -211,6 +212,7 @@ def _check_start(file: BinaryIO, _size: int, path: str) -> None:
     warn_of_writers(os.fstat(file.fileno()), display_name(path))
 
 
+@explained
 def load_executable(
     path: str | os.PathLike[str],
     device: DeviceLike = None,

@@ -408,8 +408,8 @@ class JittedFunction(Displayed, ExplainsAttributes):
             names = self._names(call)
             (first, first_number), (second, number), *_ = committed.items()
             raise ArgumentError(
-                "the arguments must be on one device, got\n"
-                f"  {names[first_number]} on {first}\n  {names[number]} on {second}",
+                "the arguments must be on one device",
+                got=f"\n  {names[first_number]} on {first}\n  {names[number]} on {second}",
                 fix="copy the arrays to one device with lowering.device_put(array, device)",
                 computation=self.name,
                 argument=number,

@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from builder.errors import error_of
 from builder.sharding.tiling import Tiling, parse_tiling
+from builder.support.frames import without_internal_frames
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import CompileError
 from lowering.jaxlib_api import execution, jax_arrays
@@ -118,6 +119,7 @@ class PartitionedExecutable(CompiledProgram):
                 loaded, info.donated, targets[:count], targets[count:], self.devices
             )
 
+    @without_internal_frames
     def __call__(self, /, *args: Any, **by_name: Any) -> Any:
         """Execute the computation; the class describes the arguments.
 

@@ -16,6 +16,7 @@ from builder.errors import OperandError
 from builder.graph.calls import explained
 from builder.inspection.rendering import bytes_text, flops_text
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.frames import without_internal_frames
 from builder.support.names import ExplainsAttributes
 from builder.types.layout import Layout, parse_layout
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, fold
@@ -225,6 +226,7 @@ class CompiledProgram(Displayed, ExplainsAttributes):
                 detail=str(error),
             ) from None
 
+    @without_internal_frames
     def profile(self, /, *args: Any, **by_name: Any) -> Profile:
         """Execute the computation, wait for its end, and return the time of each part of the call.
 

@@ -30,6 +30,7 @@ from types import FrameType
 from typing import Any, Final, Protocol, TextIO
 
 from builder.checking import flag
+from builder.graph.calls import explained
 
 _SIGNALS: Final[dict[int, str]] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 """The signals that are deferred, because they request the end of the process; their names."""
@@ -185,6 +186,7 @@ _REPORTED: Final = threading.Lock()
 """The lock of the compilation that is reported: threads that compile would overwrite each other."""
 
 
+@explained
 def show_progress(show: bool = True) -> None:
     """Turn the reports of long compilations on, as they are by default, or off.
 

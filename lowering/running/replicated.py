@@ -20,6 +20,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from builder.errors import OperandError, brief, error_of
+from builder.support.frames import without_internal_frames
 from builder.types.foreign_arrays import UnreadableArrayError, read_array
 from builder.types.shape import ArrayShape, TupleShape, intern_array, leaves
 from lowering.jaxlib_api import execution, jax_arrays
@@ -201,6 +202,7 @@ class ReplicatedExecutable(CompiledProgram):
             return f" for partition {partition}"
         return f" for replica {replica}, partition {partition}"
 
+    @without_internal_frames
     def __call__(self, /, *args: Any, **by_name: Any) -> Any:
         """Execute the computation; the class describes the arguments.
 

@@ -140,8 +140,8 @@ def topology(
         if target_config is not None:
             settings["target_config"] = _read_target_config(target_config)
     elif target_config is not None:
-        rule = f"a TPU has no target_config, got {brief(target_config)}"
-        raise _error(rule, "omit target_config")
+        rule, got = "a TPU has no target_config", brief(target_config)
+        raise _error(rule, "omit target_config", argument="target_config", got=got)
     devices = _devices(key, name, settings)
     return Topology(devices[0].platform, name, devices[0].device_kind, devices)
 

@@ -20,7 +20,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from builder.graph.computation import XlaComputation
-from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp, resolve_position
+from builder.graph.xla_op import (
+    NO_ATTRIBUTES,
+    XlaOp,
+    constant_value,
+    is_parameter,
+    resolve_position,
+)
 from builder.schema import SCHEMAS, Schema
 from builder.sharding.text import as_per_value, join_leaf_texts, leaf_texts
 from builder.support.frames import shown_file
@@ -366,11 +372,10 @@ class Emitter:
         schema = SCHEMAS.get(opcode)
         if schema is None:
             raise LoweringError("no lowering rule", got=repr(op), op=opcode)
-        if opcode == "constant":
-            array = op.attributes["value"]
-            is_large = array.nbytes >= _LARGE_BYTES and not is_splat(array)
-            if self._large is not None and is_large:
-                return self._emit_large_constant(op, self._large)
+        array = constant_value(op)
+        is_large = array is not None and array.nbytes >= _LARGE_BYTES and not is_splat(array)
+        if is_large and self._large is not None:
+            return self._emit_large_constant(op, self._large)
         if op.shape.is_tuple or schema.computations:
             return self._emit_region_op(op, schema, key, operands)
         if opcode in CHECKS:
@@ -514,9 +519,10 @@ class Emitter:
 
     def attributes_of(self, op: XlaOp) -> Mapping[str, Attribute]:
         """Return the attributes of the StableHLO operation for an op."""
-        if op.opcode == "constant":
+        array = constant_value(op)
+        if array is not None:
             assert isinstance(op.shape, ArrayShape)  # checked by inference
-            return {"value": dense_elements(op.attributes["value"], op.shape)}
+            return {"value": dense_elements(array, op.shape)}
         return self.attributes(op.opcode, op.attributes)
 
     def attributes(self, opcode: str, attributes: Mapping[str, Any]) -> dict[str, Attribute]:
@@ -540,7 +546,7 @@ class Emitter:
         if metadata.frontend_attributes:
             values = {name: quoted(value) for name, value in metadata.frontend_attributes.items()}
             attributes["mhlo.frontend_attributes"] = dictionary(values)
-        if metadata.sharding is not None and op.opcode != "parameter":
+        if metadata.sharding is not None and not is_parameter(op):
             attributes.update(sharding_attribute(as_per_value(metadata.sharding)))
         if metadata.others is not None:
             attributes.update(metadata.others)

@@ -194,7 +194,7 @@ def _fill(module: ir.Module, functions: Sequence[Sequence[LargeConstant]]) -> No
         for view, constants in zip(views, functions, strict=True):
             if not constants:
                 continue
-            # `chain` keeps the position; `iter` of MLIR's own iterator starts again.
+            # `islice` calls `iter`, and MLIR's iterator would start again; that of `chain` goes on.
             operations = chain(view.operation.regions[0].blocks[0].operations)
             next_position = 0
             for position, elements, shape in constants:

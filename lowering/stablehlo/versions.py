@@ -16,7 +16,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from builder.errors import brief, error_of
 from builder.graph import registry
-from builder.schema import SCHEMAS
+from builder.schema import SCHEMAS, Trait
 from lowering.errors import VersionError, recorded_at
 from lowering.jaxlib_api import versions
 from lowering.jaxlib_api.versions import current_version, jaxlib_version
@@ -165,9 +165,13 @@ def _has_mixed_operands(operation: ir.Operation) -> bool:
     return len({_element_type(value) for value in list(operation.operands)[:2]}) > 1
 
 
-_PROMOTING: Final = (
-    *("all_reduce", "reduce", "reduce_scatter", "reduce_window", "scatter", "select_and_scatter"),
+_ON_ELEMENTS: Final = Trait.ON_ELEMENTS | Trait.COLLECTIVE
+_PROMOTING: Final = tuple(
+    schema.stablehlo.partition(".")[2]
+    for schema in SCHEMAS.values()
+    if schema.computations and schema.traits & _ON_ELEMENTS
 )
+"""The operations with a computation of scalars, whose element type may be that of the result."""
 
 
 def _with_attribute(name: str) -> list[str]:

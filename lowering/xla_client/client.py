@@ -318,7 +318,7 @@ class Client:
     host_id = task_id = process_index
 
     def live_buffers(self) -> list[jax.Array]:
-        """Return the arrays that exist."""
+        """Return the arrays on the client's platform that are not deleted."""
         arrays: list[jax.Array] = jax.live_arrays(self.platform)  # type: ignore[no-untyped-call]  # of jax
         return arrays
 

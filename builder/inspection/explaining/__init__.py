@@ -15,6 +15,7 @@ import numpy as np
 
 from builder.checking import integer
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
+from builder.graph.calls import explained
 from builder.graph.xla_op import XlaOp
 from builder.inspection.explaining import (
     collectives,
@@ -100,6 +101,7 @@ class Explanation(Displayed):
         yield SvgPicture(svg_of(self._scene, with_background=False), str(self))
 
 
+@explained
 def explain(
     op: XlaOp, *, values: Mapping[str, Any] | None = None, replicas: int | None = None
 ) -> Explanation:

@@ -180,10 +180,12 @@ def _runs(children: list[Child]) -> list[Child]:
 
 
 def _first(child: Child) -> str:
+    """Return the first name of a run that is called "FIRST to LAST"; the name of another child."""
     return child.name.partition(" to ")[0] if isinstance(child, Group) else f"%{child.id}"
 
 
 def _last(child: Child) -> str:
+    """Return the last name of a run that is called "FIRST to LAST"; the name of another child."""
     return child.name.rpartition(" to ")[2] if isinstance(child, Group) else f"%{child.id}"
 
 

@@ -12,6 +12,7 @@ from builder.errors import OperandError, brief, error_of
 from builder.layout.drawing.grid import Grid, grid_of
 from builder.layout.drawing.rendering import save_as, svg_of, text_of
 from builder.layout.indexing import bounded_array
+from builder.support.frames import without_internal_frames
 from builder.types.layout import int_or_none
 from builder.types.shape import ArrayShape, ShapeLike
 
@@ -87,6 +88,7 @@ class Picture:
     __repr__ = __str__
 
 
+@without_internal_frames
 def draw(shape: ShapeLike, *, labels: bool = True, max_cells: int = MAX_CELLS) -> Picture:
     """Draw an array in memory.
 

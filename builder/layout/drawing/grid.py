@@ -321,9 +321,9 @@ def _coloured(panels: Sequence[Panel], cycle: int) -> Iterator[Panel]:
 
 
 def index_text(grid: Grid, leading: tuple[int, ...], row: str, column: str) -> str:
-    """Return the index of a cell as text, such as "0,2,3"."""
-    rank = grid.shape.rank
-    return ",".join([*map(str, leading), row, column][max(0, len(leading) + 2 - rank) :])
+    """Return the index of a cell as text, such as "0,2,3"; a vector's cells have no row."""
+    numbers = [*map(str, leading), row, column]
+    return ",".join(numbers[max(0, len(numbers) - grid.shape.rank) :])
 
 
 def axes_line(grid: Grid) -> str:

@@ -431,9 +431,10 @@ def _refuse_integers(lhs: Any, rhs: Any) -> None:
             ShapeInferenceError,
             "div",
             "the operator / is for floating-point and complex numbers, because the quotient of "
-            f"integers is rounded toward zero, got\n  operand {operand.shape}",
+            "integers is rounded toward zero",
             "write xb.div(lhs, rhs) for the rounded quotient, or convert the operands first with "
             "xb.convert_element_type",
+            got=f"\n  operand {operand.shape}",
             shapes={"operand": operand.shape},
         )
 
@@ -450,9 +451,10 @@ def _refuse_signed(lhs: Any, rhs: Any) -> None:
             ShapeInferenceError,
             "rem",
             "the operator % is for unsigned integers, because Python's remainder has the sign of "
-            f"rhs, and XLA's has the sign of lhs, got\n  operand {operand.shape}",
+            "rhs, and XLA's has the sign of lhs",
             "write xb.rem(lhs, rhs) for the sign of lhs, or "
             "xb.rem(xb.rem(lhs, rhs) + rhs, rhs) for the sign of rhs",
+            got=f"\n  operand {operand.shape}",
             shapes={"operand": operand.shape},
         )
 

@@ -331,7 +331,7 @@ def _record_map(
     places = builtins.tuple(range(array.rank)) if dimensions is None else dimensions
 
     def mapped_by(applied: XlaComputation) -> XlaOp:
-        shape, attributes = applied.planned(_map_plan, shapes, applied, places)
+        shape, attributes = applied._planned(_map_plan, shapes, applied, places)
         sources = arrays
         if shape.rank and not all(_rank(a) for a in arrays):
             sources = builtins.tuple(

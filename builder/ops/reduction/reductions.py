@@ -262,7 +262,7 @@ def record_reduction(
 
     def reduced_by(reducer: XlaComputation) -> XlaOp:
         init_shapes, constants = _init_shapes(name, shapes, inits)
-        planned = reducer.planned(reduction.plan, name, shapes, init_shapes, reducer, argument)
+        planned = reducer._planned(reduction.plan, name, shapes, init_shapes, reducer, argument)
         return _record(reduction, arrays, inits, init_shapes, constants, planned)
 
     scalars = scalars_of(name, shapes) * 2

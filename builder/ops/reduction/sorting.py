@@ -133,7 +133,7 @@ def sort(
         comparator = default_comparator(scalars)
 
     def sorted_by(order: XlaComputation) -> XlaOp:
-        shape, attributes = order.planned(_sort_plan, shapes, order, number, is_stable)
+        shape, attributes = order._planned(_sort_plan, shapes, order, number, is_stable)
         return record("sort", shape, arrays, attributes, 4)
 
     order = available_computation("sort", "comparator", comparator, scalars)

@@ -647,7 +647,7 @@ def _select_and_scatter(
             init_shape, constant = number_constant(name, init_value, element_type, base.shape)
         shapes = base.shape, values.shape, init_shape
         arguments = name, *shapes, select, scatter, window
-        shape, attributes = select.planned(_select_and_scatter_plan, *arguments)
+        shape, attributes = select._planned(_select_and_scatter_plan, *arguments)
         if constant is not None:
             init_value = append(builder, "constant", init_shape, (), constant)
         return record("select_and_scatter", shape, (base, values, init_value), attributes)

@@ -233,7 +233,8 @@ def test_malformed_tilings(text: str) -> None:
         xb.ShapeTextError, REFUSED[text], lambda: b.parameter("f32[8,4]", sharding=text)
     )
     assert message.startswith("parameter: tiling text: ")
-    assert "\nfix: write for instance '{replicated}'" in message
+    assert "\nfix: write " in message
+    assert "{replicated}" in message
     assert b.ops == []
 
 

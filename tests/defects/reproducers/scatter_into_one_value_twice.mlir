@@ -1,8 +1,8 @@
 // DEFECT: both results are the first operand's result, or the program does not compile.
-// ARGS: (zeros(3,float32), zeros(3,float32), array([[1],[2]],int32), array([1,2],float32), array([10,20],float32))
+// ARGS: (zeros(3,float32), array([[1],[2]],int32), array([1,2],float32), array([10,20],float32))
 // WANT: (array([0,1,2],float32), array([0,10,20],float32))
 // OBSERVED: 0.10 wrong, 0.12 error
-func.func @main(%x: tensor<3xf32>, %y: tensor<3xf32>, %i: tensor<2x1xi32>, %u: tensor<2xf32>, %w: tensor<2xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+func.func @main(%x: tensor<3xf32>, %i: tensor<2x1xi32>, %u: tensor<2xf32>, %w: tensor<2xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
   %r:2 = "stablehlo.scatter"(%x, %x, %i, %u, %w) ({
     ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<f32>, %d: tensor<f32>):
       %p = stablehlo.add %a, %c : tensor<f32>

@@ -1,4 +1,4 @@
-// DEFECT: a call with a constant array whose constant size is its bound aborts.
+// DEFECT: a call with a constant array whose constant size is its bound aborts, or does not compile.
 // WANT: (array([[2, 4], [6, 8]], float32),)
 // OBSERVED: 0.10 aborts, 0.12 error
 func.func @main() -> tensor<?x2xf32, #stablehlo.bounds<2, ?>> {

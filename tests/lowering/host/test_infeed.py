@@ -493,7 +493,7 @@ def test_a_program_on_several_devices_waits_for_half_a_minute(
         ),
     ):
         with pytest.raises(lowering.ExecutionError, match=text) as caught:
-            lowering.host.infeed.read(device, shapes, "program", "", most=most)
+            lowering.host.infeed._read(device, shapes, "program", "", most=most)
         assert ("to wait longer, set" in str(caught.value)) == (most == math.inf)
 
 

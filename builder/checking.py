@@ -36,6 +36,12 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 TypeSet = tuple[str, Container[PrimitiveType]]
 """A pair: the description of element types for messages, such as "integer", and the set of them."""
 
+NUMBER_NOT_OP: Final = (
+    "pass a Python number, because an op has no value when ops are recorded; static=[...] in "
+    "lowering.jit makes an argument one"
+)
+"""The fix for an op in place of a size or of a dimension."""
+
 CONVERT: Final = "convert it with xb.convert_element_type"
 """The fix for an operand of the wrong element type."""
 
@@ -67,7 +73,8 @@ def integer(op: str, name: str, value: Any, argument: str | None = None) -> int:
         number = operator.index(value)
     except TypeError:
         rule = f"{name} must be an integer"
-        raise refusal(op, rule, value, argument=argument or name) from None
+        fix = NUMBER_NOT_OP if hasattr(value, "opcode") else ""
+        raise refusal(op, rule, value, fix, argument or name) from None
     if not _LOWEST <= number <= _HIGHEST:
         rule = f"{name} must fit 64 bits"
         raise error_of(ShapeInferenceError, op, rule, got=f"an int of {number.bit_length()} bits")

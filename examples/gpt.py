@@ -1,4 +1,4 @@
-"""Decode greedily with a GPT, which keeps the keys and values of earlier positions in a cache.
+"""Decode greedily with a GPT, which keeps the keys and values of earlier positions in a KV cache.
 
 One program decodes all tokens: a scan over the positions, and in it a scan over the blocks, each
 with weights and a part of the cache. The blocks have rotary embeddings, and heads that share keys

@@ -13,7 +13,6 @@ Array([2., 4.], dtype=float32)
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 # jax sets this default too, but a program may import jaxlib first.
@@ -164,24 +163,11 @@ else:
 
     _check_builder()
 
-    def _refuse_ops_in_jax():
-        """Explain jax.numpy.exp(op), once both packages are there."""
-        if "jax" in sys.modules and "builder" in sys.modules and _PENDING:
-            from lowering.jax_interop.values import refuse_ops
-
-            _PENDING.clear()
-            refuse_ops()
-
-    _PENDING = ["refuse_ops"]
-    _refuse_ops_in_jax()
-
     def __getattr__(name):
         from builder.support.imports import lazy_name
 
         try:
-            value = lazy_name(globals(), _LAZY, name)
-            _refuse_ops_in_jax()
-            return value
+            return lazy_name(globals(), _LAZY, name)
         except ModuleNotFoundError as missing:
             from builder.support.imports import missing_requirement
 

@@ -73,6 +73,7 @@ EXTENSIONS = {
     },
     "builder.graph.subcomputations": {"__call__": "builder.ops.control_flow"},
     "builder.graph.xla_builder": {
+        "__init__": "lowering.jax_interop.values",
         "custom_call": "builder.ops.host",
         "infeed": "builder.ops.host",
         "inline": "builder.rewriting.copying",

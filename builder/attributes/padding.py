@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from builder.attributes.fields import construct, sequence_or_none, set_integers, unpackable
 from builder.checking import integer, refusal
+from builder.errors import brief
 from builder.support.frames import without_internal_frames
 
 
@@ -84,6 +85,9 @@ def _padding_dimension(op: str, value: Any) -> PaddingConfigDimension:
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 3:
         return construct(PaddingConfigDimension, op, *value)
     fix = "write (low, high, interior) for each dimension, for instance [(1, 1, 0), (0, 0, 0)]"
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        low, high = map(brief, value)
+        fix = f"write (low, high, interior) for each dimension: here ({low}, {high}, 0)"
     raise refusal(op, "the padding of a dimension must be three numbers", value, fix)
 
 

@@ -52,7 +52,7 @@ PARAMETERS: Final = by_name(
         "cond condition mask": "pred condition",
         "cond_fun": "condition",
         "constant_values fill_value": "padding_value",
-        "descending num_keys": "comparator",
+        "num_keys": "comparator",
         "dilation": "rhs_dilation",
         "donate_argnames donate_argnums": "donate",
         "dtype element_type new_dtype type": "new_element_type element_type preferred_element_type "
@@ -93,6 +93,7 @@ has is suggested."""
 
 ABSENT: Final = by_name(
     {
+        "descending": "write xb.sort(operands, xb.gt) for descending order",
         "keep_dims keepdim keepdims": "add dimensions of size 1 to the result with xb.reshape",
         "out": "use the result of the call",
         "dtype out_dtype": "convert the operands or the result with xb.convert_element_type",

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice, pairwise, permutations
+from itertools import islice, pairwise, permutations, takewhile
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -276,17 +276,31 @@ def _unpacked(items: list[_Item], parameters: Sequence[inspect.Parameter]) -> It
 
 
 def _packed(items: list[_Item], parameters: Sequence[inspect.Parameter]) -> Iterator[list[_Item]]:
-    """Return the arguments with neighbours in a list, where there are too many arguments."""
-    count = 1 + len(items) - len(_positional(parameters, 0))
-    if count < 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters):
+    """Return the arguments with neighbours in a list, as many that the others fit.
+
+    If the first parameter is a list, the ops in front may be its elements.
+    """
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return
-    for first in range(len(items) - count + 1):
-        part = items[first : first + count]
-        if all(_class_of(item.value) in ("op", "number") for item in part):
-            texts = [item.source for item in part if item.source is not None]
-            source = f"[{', '.join(texts)}]" if len(texts) == count else None
-            one = _Item([item.value for item in part], source)
-            yield [*items[:first], one, *items[first + count :]]
+    count = 1 + len(items) - len(_positional(parameters, 0))
+    if count >= 2:
+        for first in range(len(items) - count + 1):
+            if all(_class_of(i.value) in ("op", "number") for i in items[first : first + count]):
+                yield [
+                    *items[:first],
+                    _listed(items[first : first + count]),
+                    *items[first + count :],
+                ]
+    ops = list(takewhile(lambda item: _class_of(item.value) == "op", items))
+    if len(ops) >= 2 and "Sequence[XlaOp]" in str(parameters[0].annotation):
+        yield [_listed(ops), *items[len(ops) :]]
+
+
+def _listed(items: list[_Item]) -> _Item:
+    """Return arguments as one argument, a list."""
+    texts = [item.source for item in items if item.source is not None]
+    source = f"[{', '.join(texts)}]" if len(texts) == len(items) else None
+    return _Item([item.value for item in items], source)
 
 
 def _elements(source: str | None, count: int) -> Sequence[str | None]:
@@ -332,9 +346,21 @@ def _orders(
         for form in forms:
             placed = [(p, items[index]) for p, index in zip(form, order, strict=True)]
             if required <= {p.name for p in form} and all(
-                may_be(p, item.value) for p, item in placed
+                may_be(*pair) for pair in _values(placed)
             ):
                 yield placed
+    # The last argument by name, for a later parameter: xb.sort(x, dimension=0).
+    for p in [] if is_changed else positional[count:]:
+        if p.default is p.empty or p.kind is p.VAR_POSITIONAL:
+            continue
+        form = [*positional[: count - 1], p.replace(kind=p.KEYWORD_ONLY)]
+        placed = list(zip(form, items, strict=True))
+        if required <= {p.name for p in form} and all(may_be(*pair) for pair in _values(placed)):
+            yield placed
+
+
+def _values(placed: _Placed) -> Iterator[tuple[inspect.Parameter, Any]]:
+    return ((parameter, item.value) for parameter, item in placed)
 
 
 def _positional(parameters: Sequence[inspect.Parameter], count: int) -> list[inspect.Parameter]:
@@ -362,6 +388,10 @@ def may_be(parameter: inspect.Parameter, value: Any) -> bool:
         return annotation not in ("int", "str", "bool") and not takes_function
     if is_function(value):
         return takes_function or "XlaOp" not in annotation
+    if annotation in ("Operand", "XlaOp | int | float | complex"):
+        return not isinstance(value, (list, tuple))
+    if annotation == "PrimitiveTypeLike":
+        return not isinstance(value, (int, float))
     return annotation != "XlaOp"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
@@ -99,6 +100,12 @@ class _LastOp:
 
 LAST_OP: Final[Any] = _LastOp()
 
+_KNOWN_TO_JAX: Final[list[type[XlaOp]]] = []
+"""`XlaOp`, once functions of jax refuse it with an error of this library.
+
+This can't be done when `lowering` is imported, because a program may import jax later.
+"""
+
 
 class XlaBuilder(Displayed, ExplainsAttributes):
     """Records the ops of one computation, in order, and builds it.
@@ -164,6 +171,9 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         self.annotations: Annotations | None = None
         # Set in the outermost builder.
         self._sharding_form = ""
+        if not _KNOWN_TO_JAX and "jax" in sys.modules and "lowering" in sys.modules:
+            _KNOWN_TO_JAX.append(XlaOp)
+            extension("lowering.jax_interop.values", "refuse_ops")
 
     def __repr__(self) -> str:
         state = "built" if self.built else f"{len(self.ops)} ops"

@@ -14,6 +14,7 @@ from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, float_info
 from builder.lib.registry import library_function
+from builder.ops.broadcasting import broadcast_scalar
 from builder.ops.operands import is_number
 from builder.ops.reshaping import broadcast
 from builder.types.primitive_type import (
@@ -22,7 +23,7 @@ from builder.types.primitive_type import (
     element_type_argument,
     pred,
 )
-from builder.types.shape import ArrayShape, ShapeLike, shape_argument
+from builder.types.shape import ArrayShape, ShapeLike, has_unbounded_sizes, shape_argument
 
 
 @library_function("ConstantR0WithType")
@@ -82,7 +83,6 @@ def full_like(prototype: XlaOp, value: Any) -> XlaOp:
     Raises:
         ConstantError: the element type can't represent the value.
         OperandError: `prototype` is not an array.
-        ShapeInferenceError: a size is unbounded.
 
     Example:
         >>> import builder as xb
@@ -91,7 +91,10 @@ def full_like(prototype: XlaOp, value: Any) -> XlaOp:
         f32[2,3]
     """
     shape = array_argument("full_like", "prototype", prototype)
-    return broadcast(_scalar(prototype.builder, shape.element_type, value), shape.dimensions)
+    scalar = _scalar(prototype.builder, shape.element_type, value)
+    if has_unbounded_sizes(shape):
+        return broadcast_scalar(scalar, shape, [prototype])
+    return broadcast(scalar, shape.dimensions)
 
 
 @library_function("Zero")
@@ -121,6 +124,7 @@ def zeros(builder: XlaBuilder, shape: ShapeLike) -> XlaOp:
 
     Raises:
         OperandError: `shape` is not an array shape.
+        ShapeInferenceError: a size is unbounded.
 
     Example:
         >>> import builder as xb
@@ -131,6 +135,9 @@ def zeros(builder: XlaBuilder, shape: ShapeLike) -> XlaOp:
     array = shape_argument("zeros", "shape", shape)
     if not isinstance(array, ArrayShape):
         raise error_of(OperandError, "zeros", "shape must be an array shape", got=array)
+    if has_unbounded_sizes(array):
+        fix = "write lib.zeros_like(x), where x is an array of these sizes"
+        raise error_of(ShapeInferenceError, "zeros", "shape must have fixed sizes", fix, got=array)
     return broadcast(_scalar(builder, array.element_type, 0), array.dimensions)
 
 

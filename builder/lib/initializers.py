@@ -165,7 +165,7 @@ def _matrix_shape(op: str, shape: Any) -> ArrayShape:
     result = static_shape_argument(op, "shape", shape)
     if result.rank < 2:
         rule = "shape must have two dimensions or more: those of the inputs and of the outputs"
-        fix = "use lib.normal, or zeros for a bias: lib.zeros(builder, element_type)"
+        fix = "use lib.normal, or for a bias lib.zeros(builder, shape)"
         raise error_of(ShapeInferenceError, op, rule, fix, got=result)
     return result
 

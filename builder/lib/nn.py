@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from builder.attributes import DotDimensionNumbers
-from builder.checking import CONVERT, flag
+from builder.checking import CONVERT, flag, sizes_differ
 from builder.errors import ShapeInferenceError, brief, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import (
@@ -296,6 +296,14 @@ def linear(x: XlaOp, weights: XlaOp, bias: XlaOp | None = None) -> XlaOp:
     if not (shape.rank and matrix.rank):
         rule = "x and weights must have dimensions"
         raise error_of(ShapeInferenceError, "linear", rule, got=f"{shape} and {matrix}")
+    if sizes_differ(shape.dimensions[-1], matrix.dimensions[0]):
+        fix = ""
+        if matrix.rank == 2 and not sizes_differ(shape.dimensions[-1], matrix.dimensions[1]):
+            fix = "transpose weights first with xb.transpose(weights, [1, 0])"
+        rule = "dimension 0 of weights must have the size of the last dimension of x"
+        got = f"{matrix.dimension_text(0)} and {shape.dimension_text(shape.rank - 1)}"
+        shapes = {"x": shape, "weights": matrix}
+        raise error_of(ShapeInferenceError, "linear", rule, fix, got=got, shapes=shapes)
     products = DotDimensionNumbers((shape.rank - 1,), (0,))
     if bias is None:
         return dot_general(x, weights, products)

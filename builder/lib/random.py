@@ -239,13 +239,14 @@ def uniform(key: XlaOp, shape: ShapeLike, minval: Operand = 0.0, maxval: Operand
     numbers = _numbers(minval, maxval)
     if numbers:
         low, high = (_rounded(number, result.element_type) for number in numbers)
-        if not (low <= high and math.isfinite(_rounded(high - low, result.element_type))):
-            rule = (
-                f"minval must not exceed maxval, nor their difference {result.element_type}'s range"
-            )
-            fix = "exchange minval and maxval" if low > high else ""
-            rule = rule
-            raise error_of(ShapeInferenceError, "uniform", rule, fix, got=f"{minval} and {maxval}")
+        got = f"minval={minval} and maxval={maxval}"
+        if low > high:
+            rule = "minval must not be greater than maxval"
+            fix = "exchange minval and maxval"
+            raise error_of(ShapeInferenceError, "uniform", rule, fix, got=got)
+        if not math.isfinite(_rounded(high - low, result.element_type)):
+            rule = f"maxval - minval must be a finite number in {result.element_type}"
+            raise error_of(ShapeInferenceError, "uniform", rule, got=got)
         if (low, high) == (0, 1):
             return _uniform(words, result)
     return _uniform(words, result, *limits)

@@ -28,7 +28,7 @@ from builder.types.constant import (
     wider_number,
 )
 from builder.types.foreign_arrays import is_array, is_tracer
-from builder.types.primitive_type import PrimitiveType, dtype_text, from_dtype
+from builder.types.primitive_type import PrimitiveType, dtype_text, f32, from_dtype, pred
 from builder.types.shape import ArrayShape, Shape, intern_array
 
 _NUMBERS = (int, float, complex, np.generic)
@@ -93,7 +93,10 @@ def _as_op(op: str, value: Any, beside: Any) -> str:
     if isinstance(value, list):
         return "record it with builder.constant(value, element_type), for instance with xb.s32"
     if is_number(value):
-        return f"record it with b.constant({brief(value)}, xb.f32), where b is the builder"
+        if op == "dot":
+            return f"multiply by a number with *, or xb.mul(lhs, {brief(value)})"
+        kind = pred if isinstance(value, (bool, np.bool_)) else wanted or f32
+        return f"record it with b.constant({brief(value)}, xb.{kind}), where b is the builder"
     return "record it with builder.constant(value), for instance x.builder.constant(...)"
 
 

@@ -422,8 +422,11 @@ def reshape(
     given: object = new_sizes
     if type(given) is int and given == -1:
         new_sizes = [-1]  # its message contains the size
-    if isinstance(new_sizes, (list, tuple)) and "?" in new_sizes:
-        new_sizes = [UNBOUNDED if size == "?" else size for size in new_sizes]
+    if isinstance(new_sizes, (list, tuple)) and any(isinstance(size, str) for size in new_sizes):
+        is_open = [isinstance(size, str) and size == "?" for size in new_sizes]
+        new_sizes = [
+            UNBOUNDED if open_ else size for open_, size in zip(is_open, new_sizes, strict=True)
+        ]
     sizes = integers("reshape", "new_sizes", new_sizes)
     if UNBOUNDED in sizes:
         if dimensions is not None:
@@ -484,8 +487,8 @@ def _open_sizes(
         new = math.prod(static)
         # StableHLO dynamic_reshape (C2)
         if not new or old % new:
-            rule = "the other sizes of operand must be a multiple of those in new_sizes"
-            check.fail(rule, got=f"{old} and {new}, for {text}", fix=_RESHAPE_FIX)
+            rule = "the product of operand's fixed sizes must be a multiple of new_sizes' product"
+            check.fail(rule, got=f"{old} and {new} in {text}", fix=_RESHAPE_FIX)
         return ((new_open[0], old_open[0], old // new),)
     # StableHLO dynamic_reshape (C2)
     if _parts(array.dimensions) != _parts(new_sizes):

@@ -499,6 +499,9 @@ def _integer(size: Any, element_type: PrimitiveType) -> int:
         raise ShapeInferenceError(
             f"a dimension of {element_type}[...] must be an integer, bounded(n), '<=n' or '?'",
             got=brief(size),
+            fix="write '?' for a size that is known only when the program runs"
+            if size is None or hasattr(size, "opcode")
+            else "",
             op="shape",
         )
     return number
@@ -995,6 +998,8 @@ def _meant_shape(value: Any) -> str:
     if isinstance(value, Mapping):
         return "a list of the shapes, or call the function through lowering.jit, which takes dicts"
     if isinstance(value, int) and not isinstance(value, bool):
+        if value < 0:
+            return "a shape, for instance xb.f32[2, 3]"
         return f"the element type, too, for instance xb.s32[{brief(value)}]"
     sizes = getattr(value, "shape", None)
     try:

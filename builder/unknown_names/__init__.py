@@ -149,6 +149,8 @@ def _unknown(
 
 def _of_similar_name(key: str, known: Mapping[str, str]) -> str:
     """Return the fix for a misspelled name of another library, or ""."""
+    if len(key) < 4:  # too many names are similar
+        return ""
     similar = known.keys() - other_names().keys()  # `meant_type` compares names of types
     return "".join(f"use {known[match]}" for match in get_close_matches(key, similar, 1, 0.8))
 

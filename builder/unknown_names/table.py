@@ -123,6 +123,7 @@ FUNCTIONS: Final = by_name(
         "expand": "lib.broadcast_to",
         "fliplr flipud": "xb.rev",
         "index_in_dim": "x[1:2]",
+        "set index_update": "x.at[0].set(1)  # returns a new array",
         "T mT matrix_transpose moveaxis permute permute_dims rollaxis swapaxes": "xb.transpose",
         **{
             f"scatter_{op}": _SCATTER.format(f"xb.{op}")
@@ -146,7 +147,7 @@ FUNCTIONS: Final = by_name(
         "xavier_normal": "lib.glorot_normal",
         "he kaiming_uniform": "lib.he_uniform",
         "kaiming_normal": "lib.he_normal",
-        "adam Adam adamw AdamW sgd SGD optimizer Optimizer optim": (
+        "adam Adam adamw AdamW sgd SGD optimizer Optimizer optimizers optim": (
             "lowering.apply(optimizer.update, gradients, state, params)  # of optax"
         ),
         "print debug_callback": 'xb.debug_print("x is {}", x)',
@@ -162,12 +163,16 @@ FUNCTIONS: Final = by_name(
         "ppermute pshuffle": "xb.collective_permute",
         "psum_scatter": "xb.reduce_scatter",
         "sharding_constraint with_sharding_constraint": "xb.with_sharding",
+        "detach no_grad": "lib.stop_gradient",
         # Properties of arrays, classes and numbers.
         "byte_width itemsize": f"{_TYPE}.byte_width",
         "dims sizes": "x.shape.dimensions",
         "dtype element_type": _TYPE,
         "get_shape shape_of": "x.shape",
+        "float": "xb.f32 or xb.f64",
         "inf": "math.inf",
+        "int": "xb.s32 or xb.s64",
+        "long": "xb.s64  # 64 bits",
         "make_shape shape_dtype_struct shaped_array": "xb.array_shape(element_type, dimensions)",
         "make_tuple_shape": "xb.tuple_shape(shapes)",
         "named_sharding partition_spec": "xb.MeshSharding(mesh, axes)",
@@ -183,15 +188,21 @@ FUNCTIONS: Final = by_name(
         "custom_jvp custom_linear_solve custom_root custom_vjp": (
             "xb.custom_gradient(computation, backward)"
         ),
+        "device_put": "lowering.device_put",
         "device_count local_device_count local_devices": "lowering.devices()",
         "export to_stablehlo": "lowering.lower(computation)",
-        "hessian jacfwd jacobian jacrev jvp linearize vjp": (
+        "checkpoint hessian jacfwd jacobian jacrev jvp linearize remat vjp": (
             "lowering.to_jax(computation)  # jax's transformations apply to it"
         ),
+        "grad": "lowering.grad",
+        "gradients": "lowering.gradients",
+        "jit": "lowering.jit",
+        "lower": "lowering.lower",
         "make_jaxpr": "computation.table()",
         "pmap": "lowering.jit",
         "save": "lowering.lower(computation).save(path)",
-        "vectorize": "lowering.vmap",
+        "value_and_grad": "lowering.value_and_grad",
+        "vectorize vmap": "lowering.vmap",
     }
 )
 """The text for functions and for attributes of arrays, by name."""

@@ -158,6 +158,7 @@ _OPTIONS: Final = (
     (r"to_computation\(module, argument_shapes=\[.*?\]\)", "--shape NAME=SHAPE"),
     (r"lowering\.compile\(\.\.\., argument_shapes=\[.*?\]\)", "--shape NAME=SHAPE"),
     (r"\bargument_shapes\[\d+\] must", "--shape must"),
+    (r"write the required sizes in argument_shapes", "pass the required sizes with --shape"),
     (r"\bcomposites='inline'", "--inline-composites"),
     (r": without must", ": --without must"),
     (r": version must", ": --target must"),
@@ -187,7 +188,12 @@ def _message(error: Exception) -> str:
     """Return the message of an error in one or two lines."""
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else NAME
-        return f"{path}: {error.format_message()}\nSee `{path} --help`."
+        reason = error.format_message()
+        options = () if error.ctx is None else error.ctx.command.params
+        takes_arrays = any("--input" in option.opts for option in options)
+        if takes_arrays and "unexpected extra argument" in reason:
+            return f"{path}: {reason}\nfix: pass arrays with --input NAME=FILE"
+        return f"{path}: {reason}\nSee `{path} --help`."
     if isinstance(error, click.ClickException):
         return f"{NAME}: {error.format_message()}"
     from builder.errors import XlaError, statement_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +18,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
 from builder.support.names import UniqueNames
 from builder.types.shape import (
+    ArrayShape,
     ProgramShape,
     Shape,
     ShapeLike,
@@ -26,10 +28,10 @@ from builder.types.shape import (
     leaves,
     without_layout,
 )
-from lowering.errors import LoweringError
+from lowering.errors import ArgumentError, LoweringError
 from lowering.importer.annotations import annotate, annotations_of, of_all_leaves, replicated_leaves
 from lowering.importer.by_schema import importer_of, is_chlo_op
-from lowering.importer.refinement import refined, with_argument_shapes
+from lowering.importer.refinement import checked_shapes, refined, with_argument_shapes
 from lowering.importer.regions import Regions
 from lowering.importer.scope import Body, RegionOperation, Scope, region_operations
 from lowering.importer.tables import Tables, UnboundedSizeError
@@ -42,6 +44,7 @@ from lowering.mlir.operations import (
     referenced_functions,
     symbol_name,
 )
+from lowering.mlir.types import leaf_paths
 from lowering.ops.importing import failure, flat_values, nested_value, unsupported
 from lowering.pjrt.devices import DeviceLike, device as find_device
 from lowering.reading.module_reader import display_name
@@ -148,6 +151,70 @@ def to_computation(
         raise
 
 
+def with_fitting_shapes(
+    module: StablehloModule, argument_shapes: Sequence[ShapeLike], caller: str
+) -> StablehloModule:
+    """Refine a module like `with_argument_shapes`; the error for unequal sizes names them.
+
+    Raises:
+        ArgumentError: as for `with_argument_shapes`; or two sizes that have to be equal differ.
+        LoweringError: the module can't be refined for these sizes, for another reason.
+        OperandError: `argument_shapes` are not shapes.
+    """
+    try:
+        return with_argument_shapes(module, argument_shapes, caller)
+    except LoweringError as error:
+        shapes = checked_shapes(module, argument_shapes, caller)
+        unequal = unequal_sizes(module, shapes, line_of(error.detail))
+        if unequal is None:
+            raise
+        rule, got = unequal
+        fix = "write the required sizes in argument_shapes"
+        rule = f"{module.name}: {rule}"
+        raise error_of(ArgumentError, caller, rule, fix, got=got, computation=module.name) from None
+
+
+def line_of(report: str) -> str:
+    """Return the source line in jaxlib's report as " at FILE:LINE"; empty if there is none."""
+    place = re.search(r"(\S+:\d+):\d+: error: ", report)
+    return f" at {place[1]}" if place else ""
+
+
+def unequal_sizes(
+    module: StablehloModule, shapes: Sequence[Shape], where: str
+) -> tuple[str, str] | None:
+    """Return the rule and the sizes for two dimensions that must be equal and differ, or None.
+
+    Args:
+        module: a module with unbounded sizes.
+        shapes: a shape with fixed sizes for each parameter.
+        where: the source line of the op that requires equal sizes, for the rule.
+    """
+    try:
+        groups = to_computation(module).open_sizes()
+    except XlaError:  # an operation without an op
+        return None
+    passed = {
+        (f"{name}{path}", dimension): size
+        for name, shape in zip(module.program_shape.parameter_names, shapes, strict=True)
+        for leaf, path in zip(leaves(shape), leaf_paths(shape), strict=True)
+        if isinstance(leaf, ArrayShape)
+        for dimension, size in enumerate(leaf.dimensions)
+    }
+    for group in groups:
+        first = group.parameters[0]
+        required = passed[first] if group.size is None else group.size
+        for place in group.parameters:
+            if passed[place] == required:
+                continue
+            name = f"dimension {place[1]} of {place[0]}"
+            if group.size is None:
+                rule = f"dimension {first[1]} of {first[0]} and {name} must be equal{where}"
+                return rule, f"{required} and {passed[place]}"
+            return f"{name} must be {required}{where}", str(passed[place])
+    return None
+
+
 def for_device(computation: XlaComputation, device: DeviceLike) -> XlaComputation:
     """Return a computation for the platform of a device.
 
@@ -181,7 +248,7 @@ def _imported(
 ) -> XlaComputation:
     source = module
     if argument_shapes is not None:
-        module = with_argument_shapes(module, argument_shapes, "to_computation")
+        module = with_fitting_shapes(module, argument_shapes, "to_computation")
     if any(map(has_unbounded_sizes, module.program_shape.parameters)):
         try:
             return imported(module)

@@ -243,7 +243,7 @@ def program_of(op: str, value: Any, target: jax.Device) -> Program:
     shape = program.program_shape
     for name, parameter in zip(shape.parameter_names, shape.parameters, strict=True):
         if has_unbounded_sizes(parameter):
-            rule = f"parameter {name} must have sizes that are fixed or bounded"
+            rule = f"parameter {name} must not have unbounded sizes"
             is_computation = isinstance(program, XlaComputation)
             module = "lowering.lower(computation)" if is_computation else "module"
             fix = f"pass the sizes: lowering.to_computation({module}, argument_shapes=[...])"

@@ -316,7 +316,7 @@ class RuntimeSizes:
         """Return the value of an expression: an op, or a number."""
         if isinstance(node, ast.Name):
             if node.id not in self._places:
-                rule = f"the unbounded size {node.id} is not that of an operand"
+                rule = f"no operand has the unbounded size {node.id}, so its value is unknown"
                 fix = "use lowering.to_jax and jax.grad, for the sizes of the arguments"
                 raise error_of(LoweringError, "gradients", rule, fix)
             return self.value(node.id)

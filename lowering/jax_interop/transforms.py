@@ -124,6 +124,10 @@ def _shape_of(name: str, op: Any) -> Shape:
     fix = ""
     if isinstance(op, XlaComputation):
         fix = "pass ops of a builder, or use lowering.grad(computation)"
+    elif name == "loss" and callable(op):
+        fix = "write lowering.grad(xb.computation(shape, ...)(function))"
+    elif name == "loss" and isinstance(op, (list, tuple, dict)):
+        fix = "write lowering.gradients(loss, wrt)"
     elif hasattr(op, "shape") or isinstance(op, (int, float, complex)):
         fix = (
             "pass the op whose value this is, such as a parameter, and the value when the program "
@@ -144,7 +148,7 @@ def differentiable(op: str, name: str, shape: Shape) -> ArrayShape:
         raise error_of(OperandError, op, f"{name} must be an array", fix, got=shape)
     if not (shape.element_type.is_floating or shape.element_type.is_complex):
         rule = f"{name} must be of a floating-point or complex type"
-        fix = "only such numbers have derivatives"
+        fix = "use floating-point numbers; integers and preds have no derivatives"
         raise error_of(ShapeInferenceError, op, rule, fix, got=shape, shapes={name: shape})
     return shape
 

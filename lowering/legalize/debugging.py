@@ -55,8 +55,8 @@ def run_debug_calls(
     if target.platform != "cpu":
         name = public_name(calls[0])
         raise CompileError(
-            f"{name}{recorded_at(calls[0].location)} can't run on {target.platform}: a program can "
-            "call Python on CPU only",
+            f"{name}{recorded_at(calls[0].location)} can't run on {target.platform}: only programs "
+            "on CPU can call Python",
             context=("compile", target.name),
             fix="compile computation.strip_debug(), or compile for 'cpu'",
             op=name,

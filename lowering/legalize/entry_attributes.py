@@ -132,8 +132,8 @@ class _Checker:
         fix = f"write {DONOR} = true instead: XLA then selects a result"
         self.check_alias(f"{ALIASING} of {place}", place, leaf, number, aliased, fix)
         if donor is not None:
-            rule = f"the only attribute for donation, because {ALIASING} donates the argument too"
-            self.refuse(f"{ALIASING} of {place}", rule, f"{DONOR} = true", "remove one of them")
+            rule = f"used without {DONOR}, because each of the two donates the argument"
+            self.refuse(f"{ALIASING} of {place}", rule, "both", f"remove {DONOR}")
 
     def check_alias(
         self, what: str, place: str, leaf: Any, number: int, aliased: dict[int, str], fix: str

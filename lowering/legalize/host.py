@@ -303,8 +303,8 @@ def _check_platform(target: Target, call: str, place: str, function: str) -> Non
     """Refuse a call of a Python function on platforms other than CPU."""
     if target.platform != "cpu":
         raise CompileError(
-            f"{call}{place} can't run on {target.platform}: a program can call Python on CPU only",
-            got=f"function {function}",
+            f"{call}{place} can't run on {target.platform}: it calls the Python function "
+            f"{function}, and only programs on CPU can call Python",
             context=("compile", target.name),
             fix="compile for 'cpu', or split the computation at the call of the function",
             op=call.partition(" ")[0],

@@ -348,8 +348,8 @@ def check_manual_values(module: ir.Operation, name: str, partitioning: Partition
                     fix += _OR_REPLICATED
         elif _has_mixed_operands_inside(operation, kinds):
             rule = (
-                "inside a loop or a branch requires only full arrays or only manual operands, got "
-                "a full array and a manual operand (each partition has its own value)"
+                "is inside a loop or a branch, where XLA can't combine a full array with a manual "
+                "one (each partition has its own value of a manual array)"
             )
             fix = (
                 "convert the full array with xb.spmd_full_to_shard_shape(value, '{replicated}') "

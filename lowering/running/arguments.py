@@ -275,7 +275,7 @@ class Parameters:
         """Return the positional and named arguments as one tuple, in parameter order."""
         names = self.program_shape.parameter_names
         if len(args) > len(names):
-            raise self.wrong_count(len(args))
+            raise self.wrong_count(len(args), args)
         for name in by_name:
             if name not in names:
                 fix = f"use one of {', '.join(names)}" if names else "call it without arguments"
@@ -307,7 +307,7 @@ class Parameters:
     def flatten(self, args: tuple[Any, ...]) -> list[Any]:
         """Return the leaves of `args`, which must be nested like the parameters."""
         if len(args) != len(self.program_shape.parameters):
-            raise self.wrong_count(len(args))
+            raise self.wrong_count(len(args), args)
         flat: list[Any] = []
         for number, argument in enumerate(args):
             flat.extend(self.flatten_parameter(number, argument))
@@ -330,14 +330,18 @@ class Parameters:
                 error.got,
             ) from None
 
-    def wrong_count(self, passed: int) -> ArgumentError:
+    def wrong_count(self, passed: int, values: Sequence[Any]) -> ArgumentError:
+        """Return the error for a call with `passed` arguments, too few or too many."""
         shape = self.program_shape
         takes = [f"{n} {s}" for n, s in zip(shape.parameter_names, shape.parameters, strict=True)]
         count = len(takes)
         fix = "call it without arguments"
         if passed < count:
             fix = f"pass {', '.join(takes[passed:])}" + (" as well" if passed else "")
-            if passed == count - 1 and shape.parameter_names[0] == PLATFORM_INDEX:
+            first = values[0] if passed == 1 and values else None
+            if isinstance(first, (list, tuple)) and len(first) == count:
+                fix = f"pass {count} arguments instead of one {type(first).__name__}: run(*arrays)"
+            elif passed == count - 1 and shape.parameter_names[0] == PLATFORM_INDEX:
                 fix = (
                     "pass the number of the platform first, in the order of the export; or load "
                     "what jax's Exported.serialize() returned, which names the platforms"
@@ -456,7 +460,7 @@ class Arguments(Parameters):
             passed: the number of arguments that the caller passed, for messages.
         """
         if len(values) != len(self.leaves):
-            raise self.wrong_count(passed)
+            raise self.wrong_count(passed, values)
         return [
             value if self.is_accepted(value, leaf) else self.put(value, leaf)
             for value, leaf in zip(values, self.leaves, strict=True)

@@ -216,9 +216,9 @@ def compile(
     target = next(filter(is_local, targets))
     computation = for_platform(computation, target)
     if argument_shapes is not None:
-        from lowering.importer.refinement import with_argument_shapes  # lazy import
+        from lowering.importer.importing import with_fitting_shapes  # lazy import
 
-        computation = with_argument_shapes(computation, argument_shapes, "compile")
+        computation = with_fitting_shapes(computation, argument_shapes, "compile")
     make = functools.partial(
         _compiled,
         targets=targets,
@@ -398,7 +398,7 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
             rule = "must have fixed sizes on several devices"
             fix = "use arrays padded to their bounds, and s32[] parameters or results for the sizes"
         elif not all(leaf.is_bounded for leaf in dynamic):
-            rule = "must have sizes that are fixed or bounded"
+            rule = "must not have unbounded sizes"
             shapes = [nested_text(parameter, _with_sizes) for parameter in shape.parameters]
             fix = f"pass the sizes: lowering.compile(..., argument_shapes={shapes})"
         elif any(max(leaf.dimensions) > pt.s32.max for leaf in dynamic):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +40,7 @@ from builder.types.shape import (
     leaves,
 )
 from lowering.errors import ArgumentError, LoweringError, ModuleFileError
-from lowering.importer.importing import to_computation
+from lowering.importer.importing import line_of, unequal_sizes
 from lowering.importer.refinement import checked_shapes, reason_of, with_argument_shapes
 from lowering.mlir.types import leaf_paths
 from lowering.pjrt.host_arrays import describe
@@ -545,7 +544,11 @@ class OpenExecutable(Displayed, ExplainsAttributes):
             value = flat[leaf.position]
             dimensions = _dimensions(value)
             if dimensions is None or not _fits(dimensions, leaf.shape):
-                raise self._parameters.refusal(leaf, describe(value))
+                fix = ""
+                if dimensions == () and not isinstance(value, ArrayShape):
+                    dtype_of = pt.dtype_text(leaf.shape.element_type.dtype)
+                    fix = f"pass numpy.array(value, {dtype_of}, ndmin={leaf.shape.rank})"
+                raise self._parameters.refusal(leaf, describe(value), fix)
             dtype = getattr(value, "dtype", None)
             if isinstance(dtype, np.dtype) and dtype != leaf.shape.element_type.dtype:
                 exact = intern_array(leaf.shape.element_type, dimensions)
@@ -601,11 +604,11 @@ class OpenExecutable(Displayed, ExplainsAttributes):
             return with_argument_shapes(self._module, shapes, self.name)
         except LoweringError as error:
             reason = reason_of(error.detail)
-            place = re.search(r"(\S+:\d+):\d+: error: ", error.detail)
-            where = f" at {place[1]}" if place else ""
-            unequal = self._unequal(sizes, where)
+            where = line_of(error.detail)
+            unequal = unequal_sizes(self._module, shapes, where)
             if unequal is not None:
-                raise unequal from None
+                rule, got = unequal
+                raise self._parameters.error(rule, got=got) from None
             raise ArgumentError(
                 f"the sizes of the arguments do not fit the program{where}: {reason}",
                 got=", ".join(map(str, shapes)),
@@ -613,36 +616,6 @@ class OpenExecutable(Displayed, ExplainsAttributes):
                 shapes=dict(zip(self.program_shape.parameter_names, shapes, strict=True)),
                 detail=error.detail,
             ) from None
-
-    def _unequal(self, sizes: Sizes, where: str) -> ArgumentError | None:
-        """Return the error for two dimensions that must have the same size, and do not.
-
-        Args:
-            sizes: the sizes of a call.
-            where: the source line of the op that requires it, for the message.
-        """
-        try:
-            groups = to_computation(self._module).open_sizes()
-        except XlaError:  # an operation without an op
-            return None
-        passed = {
-            (f"{leaf.name}{leaf.path}", dimension): size
-            for leaf, dimensions in zip(self._open, sizes, strict=True)
-            for dimension, size in enumerate(dimensions)
-        }
-        for group in groups:
-            first = group.parameters[0]
-            for place in group.parameters:
-                required = passed[first] if group.size is None else group.size
-                if passed[place] == required:
-                    continue
-                name = f"dimension {place[1]} of {place[0]}"
-                if group.size is None:
-                    rule = f"dimension {first[1]} of {first[0]} and {name} must be equal{where}"
-                    return self._parameters.error(rule, got=f"{required} and {passed[place]}")
-                rule = f"{name} must be {required}{where}"
-                return self._parameters.error(rule, got=str(passed[place]))
-        return None
 
     # Display
 

@@ -245,7 +245,7 @@ class ReplicatedExecutable(CompiledProgram):
     def _passed(self, args: Sequence[Any]) -> _Passed:
         """Return the array passed to jaxlib for each leaf, and its array on each device."""
         if len(args) != len(self.program_shape.parameters):
-            raise self._common.wrong_count(len(args))
+            raise self._common.wrong_count(len(args), args)
         passed: list[Any] = []
         columns: list[list[Any]] = []
         padding: list[Any] = [None] * (len(self._arguments) - 1)

@@ -92,11 +92,18 @@ def _calls_of(module: ir.Module, target: str) -> list[ir.Operation]:
 
 def _refuse(conversion: ir.Operation) -> NoReturn:
     rule = (
-        f"the custom call {call_target(conversion)}{recorded_at(conversion.location)} must be "
-        f"next to the call of the computation that each device runs on its shards"
+        f"the custom call {call_target(conversion)}{recorded_at(conversion.location)} must "
+        f"{_PLACES[str(call_target(conversion))]} one xb.call"
     )
     fix = f"call one computation on the results of {TO_SHARDS}, and pass its results, in order, "
     raise error_of(LoweringError, "compile", rule, f"{fix}to {FROM_SHARDS}")
+
+
+_PLACES: Final = {
+    TO_SHARDS: "produce all arguments of",
+    FROM_SHARDS: "have as operands all results of",
+}
+"""How each custom call surrounds the call of the computation that the devices run on shards."""
 
 
 def _join(module: ir.Module, from_shards: ir.Operation, counts: Counter[str]) -> None:

@@ -352,7 +352,7 @@ PROGRAMS: dict[str, Program] = {
     "gpt": Program(
         ["block", "decode"],
         [gpt, gpt_block],
-        shows="a GPT with a cache, exported to a file and decoded by another process",
+        shows="a GPT with a KV cache, exported to a file and decoded by another process",
     ),
     "convnet": Program(
         ["logits", "adam", "train"],

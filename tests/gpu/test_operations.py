@@ -55,7 +55,7 @@ REFUSED = {
             ("infeed", "infeed_with_token", "outfeed", "outfeed_with_token"),
             r"can't run on gpu: jaxlib has no interface for the host's side of",
         ),
-        "python_call": r"python_call.* can't run on gpu: a program can call Python on CPU only",
+        "python_call": r"python_call.* can't run on gpu: it calls the Python function sort, and",
         "custom_call": r"no function of that name is registered for gpu",
     },
 }

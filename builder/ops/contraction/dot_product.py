@@ -509,8 +509,8 @@ def _ragged_dot_shape(
     is_free = mode is RaggedMode.FREE
     if len(n.rhs_group_dimensions) != is_free:
         check.fail(
-            f"rhs_group_dimensions must be {'one dimension' if is_free else 'empty'} where the "
-            f"ragged dimension is {mode.value}",
+            f"rhs_group_dimensions must {'list one dimension' if is_free else 'be empty'} if the "
+            f"ragged dimension of lhs is {mode.value}",
             got=list(n.rhs_group_dimensions),
         )
     _group_sizes(check, left, sizes, n)

@@ -144,13 +144,19 @@ def _select_shape(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
     # Like XLA, take the sizes from pred, if it is not a scalar, as far as sizes are unbounded.
     arrays = [a for a in (which, first, second) if a.rank]
     result = arrays[0] if arrays else first
-    for name, array in (("pred", which), ("on_true", first), ("on_false", second)):
-        # StableHLO select (C1), (C2)
-        if array.rank and not all(same_sizes(array, other) for other in arrays):
-            check.fail(
-                f"{name} must be a scalar or have the sizes of the other operands",
-                fix=f"broadcast {name} first with xb.broadcast_in_dim",
-            )
+    # For each operand that differs: how many have its sizes, its rank and its name.
+    different = [
+        (count, array.rank, name)
+        for name, array in (("pred", which), ("on_true", first), ("on_false", second))
+        if array.rank and (count := sum(same_sizes(array, other) for other in arrays)) < len(arrays)
+    ]
+    # StableHLO select (C1), (C2)
+    if different:
+        name = builtins.min(different, key=lambda row: row[:2])[-1]
+        check.fail(
+            f"{name} must be a scalar or have the sizes of the other operands",
+            fix=f"broadcast {name} first with xb.broadcast_in_dim",
+        )
     dynamic = any_dynamic(arrays, result.dimensions)
     return intern_array(first.element_type, result.dimensions, dynamic)
 

@@ -64,6 +64,11 @@ from builder.graph import calls
             "the parameters are lhs, rhs, broadcast_dimensions",
         ),
         (lambda x: xb.sort(x, axis=0), "axis", "write dimension= instead of axis="),
+        (
+            lambda x: xb.sort(x, descending=True),
+            "descending",
+            "write xb.sort(operands, xb.gt) for descending order",
+        ),
         (lambda x: xb.concatenate([x, x], axis=0), "axis", "write dimension= instead of axis="),
         (lambda x: xb.clamp(a_min=0, operand=x, max=1), "a_min", "write min= instead of a_min="),
         (lambda x: xb.select(condition=x), "condition", "write pred= instead of condition="),
@@ -127,6 +132,20 @@ def test_the_alias_is_named() -> None:
             (
                 "transpose: missing 1 required positional argument: 'permutation'\n"
                 "fix: write xb.transpose(x, permutation)"
+            ),
+        ),
+        (
+            lambda x: lib.arg_max(x, 1),
+            (
+                "arg_max: missing 1 required positional argument: 'axis'\n"
+                "fix: write lib.arg_max(x, element_type, axis)"
+            ),
+        ),
+        (
+            lambda x: xb.pad(x, [(1, 1), (0, 0)]),
+            (
+                "pad: missing 1 required positional argument: 'padding_config'\n"
+                "fix: write xb.pad(operand, padding_value, padding_config)"
             ),
         ),
         (
@@ -251,6 +270,9 @@ def test_missing_and_surplus_arguments(call: Callable[[xb.XlaOp], Any], message:
         (lambda b, x, i: xb.map(b, [x], xb.neg), "xb.map([x], xb.neg)"),
         # Some arguments belong in a list.
         (lambda b, x, i: xb.concatenate(x, x, 0), "xb.concatenate([x, x], 0)"),
+        (lambda b, x, i: lib.stack(x, x), "lib.stack([x, x])"),
+        # The last argument belongs to a later parameter.
+        (lambda b, x, i: xb.sort(x, 0), "xb.sort(x, dimension=0)"),
         # The number of arguments is right, but no order of these is.
         (lambda b, x, i: lib.einsum("ij,jk->ik", x), 'lib.einsum(x, y, "ij,jk->ik")'),
     ],

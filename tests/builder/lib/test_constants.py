@@ -11,6 +11,7 @@ from library_calls import run
 from tables import each_row
 
 import builder as xb
+import lowering
 from builder import lib
 
 FLOATS = ("f16", "bf16", "f32", "f64", "f8e4m3fn", "f8e5m2", "f4e2m1fn", "f8e8m0fnu")
@@ -96,7 +97,10 @@ def test_arrays() -> None:
             lambda b: lib.scalar_like("f32[2]", 1),
             "scalar_like: prototype must be an XlaOp",
         ),
-        (lambda b: lib.full_like(b.parameter("f32[?]"), 1), "full_like: broadcast: "),
+        (
+            lambda b: lib.zeros(b, "f32[?]"),
+            "zeros: shape must have fixed sizes, got f32[?]\nfix: write lib.zeros_like(x)",
+        ),
         (lambda b: lib.full_like(b.parameter("s8[2]"), 300), "full_like: constant: s8 can't"),
     ],
 )
@@ -104,3 +108,9 @@ def test_refusals(call: Any, message: str) -> None:
     with pytest.raises(xb.XlaError) as caught:
         call(xb.XlaBuilder())
     assert str(caught.value).startswith(message)
+
+
+def test_full_like_of_unbounded_sizes() -> None:
+    program = xb.computation(xb.f32["?", 2])(lambda x: lib.full_like(x, 2.5))
+    result = lowering.compile(program)(np.zeros((3, 2), np.float32))
+    np.testing.assert_array_equal(result, np.full((3, 2), 2.5, np.float32))

@@ -219,7 +219,10 @@ def test_dropout(dtype: Any) -> None:
         ),
         (
             lambda b: lib.linear(b.parameter(xb.f32[2, 3]), b.parameter(xb.f32[2, 3])),
-            "linear: dot_general: ",
+            (
+                "linear: dimension 0 of weights must have the size of the last dimension of x, "
+                "got 2 and 3\nfix: transpose weights first with xb.transpose(weights, [1, 0])"
+            ),
         ),
         (
             lambda b: lib.dropout(b.parameter(xb.u32[2]), b.parameter(xb.f32[2]), 1.5),

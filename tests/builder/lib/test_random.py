@@ -449,8 +449,8 @@ MAKE = "\nfix: make a key with lib.random_key(builder, seed)"
         (
             _with_key(lambda k: lib.uniform(k, xb.f32[2], 1, 0)),
             (
-                "uniform: minval must not exceed maxval, nor their difference f32's range, got 1 "
-                "and 0\nfix: exchange minval and maxval"
+                "uniform: minval must not be greater than maxval, got minval=1 and maxval=0\n"
+                "fix: exchange minval and maxval"
             ),
         ),
         (_with_key(lambda k: lib.split_key(k, 2.0)), "split_key: num must be an integer"),
@@ -494,13 +494,16 @@ MAKE = "\nfix: make a key with lib.random_key(builder, seed)"
         ),
         (
             _with_key(lambda k: lib.uniform(k, xb.f32[2], 2, 1)),
-            "uniform: minval must not exceed maxval, nor their difference f32's range, got 2 and 1",
+            "uniform: minval must not be greater than maxval, got minval=2 and maxval=1",
         ),
         (
             _with_key(lambda k: lib.uniform(k, xb.f16[2], -6e4, 6e4)),
-            "uniform: minval must not exceed maxval, nor their difference f16's range, got",
+            "uniform: maxval - minval must be a finite number in f16, got minval=-60000.0 and",
         ),
-        (_with_key(lambda k: lib.uniform(k, xb.f32[2], float("nan"))), "uniform: minval must not"),
+        (
+            _with_key(lambda k: lib.uniform(k, xb.f32[2], float("nan"))),
+            "uniform: maxval - minval must be a finite number in f32, got minval=nan and maxval=1",
+        ),
         (
             _with_key(lambda k: lib.uniform(k, xb.f32[2], k)),
             "uniform: minval must be of type f32, got u32[2]",

@@ -536,6 +536,12 @@ class TestSelect:
                 "must be a scalar or have the sizes of the other operands",
             ),
             (
+                "pred[3,4]",
+                "f32[3,4]",
+                "f32[4]",
+                "on_false must be a scalar or have the sizes of the other operands",
+            ),
+            (
                 "pred[2]",
                 "(f32[2])",
                 "(f32[2])",

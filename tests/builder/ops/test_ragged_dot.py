@@ -120,13 +120,16 @@ REFUSED: dict[str, tuple[Ragged, str, str, str, dict[str, Any], str]] = {
     "no group dimension": (
         *(Ragged(ROWS.dot_dimension_numbers, [0]), "f32[11,5]", "f32[3,5,7]", "s32[3]", {}),
         (
-            "rhs_group_dimensions must be one dimension where the ragged dimension is neither "
-            "contracting nor batch, got []"
+            "rhs_group_dimensions must list one dimension if the ragged dimension of lhs is "
+            "neither contracting nor batch, got []"
         ),
     ),
     "two group dimensions": (
         *(Ragged(INNER.dot_dimension_numbers, [1], [1]), "f32[11,5]", "f32[5,7]", "s32[3]", {}),
-        "rhs_group_dimensions must be empty where the ragged dimension is contracting, got [1]",
+        (
+            "rhs_group_dimensions must be empty if the ragged dimension of lhs is contracting, "
+            "got [1]"
+        ),
     ),
     "groups": (
         *(ROWS, "f32[11,5]", "f32[4,5,7]", "s32[3]", {}),

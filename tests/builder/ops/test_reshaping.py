@@ -387,7 +387,11 @@ ERRORS = {
         (["f32[2]"], ([2, -1], [0]), "the sizes in out_dim_size must not be"),
     ],
     "reshape": [
-        (["f32[?]"], ([2, xb.UNBOUNDED],), "must be a multiple of those in new_sizes, got 1 and 2"),
+        (
+            ["f32[?]"],
+            ([2, xb.UNBOUNDED],),
+            "must be a multiple of new_sizes' product, got 1 and 2 in [2, ?]",
+        ),
         (["f32[<=3,?]"], ([3, "?"],), "a bounded size can't be reshaped to unbounded sizes"),
         (["f32[?,<=3]"], ([6],), "fix: reshape operand with xb.dynamic_reshape, with xb.UNBOUNDED"),
         (["f32[6]"], ([2, -1],), "got -1 in [2, -1]"),

@@ -262,7 +262,7 @@ class TestArrayShape:
             ([xb.bounded(-3)], "can't be negative, got -3"),
             ([1.5], "must be an integer, .* got 1.5"),
             ([True], "must be an integer, .* got True"),
-            ([None], "must be an integer, .* got None"),
+            ([None], "must be an integer, .* got None\nfix: write '\\?' for a size"),
             ([xb.bounded("a")], "must be an integer, .* got 'a'"),  # type: ignore[arg-type]
             (["x"], "'x' is not a dimension"),
             (["²"], "'²' is not a dimension"),

@@ -35,6 +35,7 @@ def message_of(owner: object, name: str) -> str:
         ("clip", "lib.clip(x, min, max)  # from builder import lib"),
         ("compile", "lowering.compile(computation)  # a call returns arrays with values"),
         ("iota", "b.iota(shape)"),
+        ("set", "x.at[0].set(1)  # returns a new array"),
     ],
 )
 def test_attributes_of_ops(name: str, fix: str) -> None:
@@ -65,10 +66,18 @@ def test_reductions_of_numpy(call: Callable[[Any], Any], name: str, reduction: s
         ("int23", "did you mean xb.s32?"),
         ("bf61", "did you mean xb.bf16?"),
         ("complex46", "did you mean xb.c64?"),
+        ("int", "use xb.s32 or xb.s64"),
+        ("float", "use xb.f32 or xb.f64"),
+        ("long", "use xb.s64"),
+        ("remat", "use lowering.to_jax(computation)"),
     ],
 )
 def test_misspelled_names_of_other_libraries(name: str, fix: str) -> None:
     assert f"no such name in builder\nfix: {fix}" in message_of(xb, name)
+
+
+def test_short_names_have_no_similar_ones() -> None:
+    assert message_of(xb, "nn") == "xb.nn: there is no such name in builder"
 
 
 @each_row(
@@ -80,6 +89,11 @@ def test_misspelled_names_of_other_libraries(name: str, fix: str) -> None:
         ("arange", "use b.iota("),
         ("softmaxx", "did you mean lib.softmax or"),
         ("relu6", "use xb.clamp(0, x, 6)"),
+        ("vmap", "use lowering.vmap"),
+        ("lower", "use lowering.lower"),
+        ("gradients", "use lowering.gradients"),
+        ("device_put", "use lowering.device_put"),
+        ("detach", "use lib.stop_gradient(x)"),
     ],
 )
 def test_names_of_the_library(name: str, fix: str) -> None:

@@ -558,6 +558,7 @@ def test_run_with_wrong_arguments(files, tmp_path):
     assert "has no array 'c', only a, b" in refusal("--input", f"x={both}:c")
     assert "no array has the name of a parameter, got a, b" in refusal("--input", str(both))
     assert "expected NAME=FILE" in refusal("--input", str(path), status=2)
+    assert "\nfix: pass arrays with --input NAME=FILE" in refusal(str(path), status=2)
     assert "No such file" in refusal("--input", f"x={tmp_path / 'none.npy'}")
     twice = ("--input", f"x={path}", "--input", f"x={both}:a")
     assert f"x has two files: {path} and {both}:a" in refusal(*twice, status=2)

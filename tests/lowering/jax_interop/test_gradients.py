@@ -281,6 +281,8 @@ def test_wrong_arguments() -> None:
             r"wrt must be an XlaOp, .*\nfix: pass the op",
         ),
         ((3, x), xb.OperandError, "loss must be an XlaOp, got 3"),
+        (([x], loss), xb.OperandError, r"\nfix: write lowering.gradients\(loss, wrt\)"),
+        ((np.sum, x), xb.OperandError, r"\nfix: write lowering.grad\(xb.computation"),
         ((loss, repeated), xb.OperandError, r"wrt must be an array, got \(s32"),
         ((loss, other), xb.BuilderError, "gradients: "),
         ((random, x), lowering.LoweringError, r"rng, recorded at .*: it has state"),

@@ -1,4 +1,4 @@
-"""Ops that are passed to functions of jax, in fresh processes: in two orders of imports."""
+"""Ops that are passed to functions of jax, in fresh processes: in three orders of imports."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from processes import run_python
 PROGRAM = """
 import jax
 import jax.numpy as jnp
+import optax
 
 op = xb.XlaBuilder().parameter(xb.f32[4], "x")
 for use in (
@@ -18,6 +19,11 @@ for use in (
     lambda: jax.grad(jnp.sum)(op),
     lambda: jax.vmap(jnp.sum)(op),
     lambda: jnp.dot(jnp.ones(4), op),
+    lambda: jnp.asarray(op),
+    lambda: jnp.zeros_like(op),
+    lambda: jnp.stack([op, op]),
+    lambda: optax.sgd(0.1, momentum=0.9).init({"w": op}),
+    lambda: optax.apply_updates({"w": op}, {"w": op}),
 ):
     try:
         use()
@@ -25,15 +31,17 @@ for use in (
         text = str(error)
         assert text.startswith("jax: an XlaOp is not an array of jax"), text
         assert "fix: call a function of jax with lowering.apply(function, op)" in text, text
-        assert error.location == "<string>:%d" % use.__code__.co_firstlineno
+        assert error.location == "<string>:%d" % use.__code__.co_firstlineno, error.location
     else:
         raise AssertionError("not refused")
 assert lowering.apply(jnp.exp, op).shape is xb.f32[4]
+assert not hasattr(op, "__jax_array__")
 """
 
 ORDERS = {
     "jax first": "import jax, builder as xb, lowering\n",
-    "jax later": "import builder as xb, lowering, jax\nlowering.lower\n",
+    "jax in the middle": "import builder as xb, jax, lowering\n",
+    "jax last": "import builder as xb, lowering, jax\n",
 }
 
 

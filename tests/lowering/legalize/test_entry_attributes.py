@@ -72,7 +72,10 @@ REFUSED = {
     ),
     "donated twice": (
         text(argument="tf.aliasing_output = 0 : i32, jax.buffer_donor = true"),
-        "tf.aliasing_output of parameter arg0 must be the only attribute for donation",
+        (
+            "tf.aliasing_output of parameter arg0 must be used without jax.buffer_donor, because "
+            "each of the two donates the argument, got both"
+        ),
     ),
     "a donor that is none": (
         text(argument="jax.buffer_donor = false"),

@@ -228,6 +228,9 @@ def test_wrong_counts_and_names(affine):
     takes = "affine: takes 2 arguments (x f32[2,3], w f32[3])"
     assert refused(affine, X) == f"{takes}, got 1\nfix: pass w f32[3] as well"
     assert refused(affine) == f"{takes}, got 0\nfix: pass x f32[2,3], w f32[3]"
+    assert refused(affine, (X, W)) == (
+        f"{takes}, got 1\nfix: pass 2 arguments instead of one tuple: run(*arrays)"
+    )
     assert refused(affine, X, W, W) == f"{takes}, got 3\nfix: pass only the first 2"
     assert refused(affine, X, W, w=W) == (
         "affine: parameter 'w' is passed by position (1) and by name\nfix: pass the argument once"

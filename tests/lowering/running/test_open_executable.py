@@ -73,6 +73,7 @@ def test_the_executables_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
         ((ROWS.astype(np.float64), WEIGHTS), r"got f64\[4,3\][^?]*fix: convert it: array.astype"),
         ((ROWS, WEIGHTS.T), r"argument 1 \(w\) must be f32\[3,2\], got f32\[2,3\]"),
         ((ROWS,), r"takes 2 arguments \(x f32\[\?,3\], w f32\[3,2\]\), got 1"),
+        ((2.5, WEIGHTS), r"got a float\nfix: pass numpy.array\(value, numpy.float32, ndmin=2\)"),
         (("rows", WEIGHTS), r"argument 0 \(x\) must be f32\[\?,3\], got a str"),
     ],
 )

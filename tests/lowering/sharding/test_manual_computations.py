@@ -144,7 +144,7 @@ def test_conversions_without_a_call(record: Any, target: str) -> None:
     """XLA's partitioner reports a failed internal check."""
     with pytest.raises(
         lowering.LoweringError,
-        match=rf"compile: the custom call {target}.* must be next to .*\nfix",
+        match=rf"compile: the custom call {target}.* must .* all .* of one xb.call\nfix",
     ):
         lowering.compile(recorded(record), "cpu", num_partitions=N)
 

@@ -116,7 +116,6 @@ site: $(STAMP) ## build the site in build/site/html, and check its links
 	@cd build/site && ../../$(VENV) -m zensical build --strict
 
 screenshots: site ## take screenshots of the site and the notebooks, in build/screenshots
-	@$(VENV) -m pip install --quiet --disable-pip-version-check --editable '.[screenshots]'
 	@$(VENV) tools/screenshots.py
 
 dist: $(STAMP) ## build the source distribution and the wheel in dist, and check them

@@ -204,6 +204,20 @@ def test_the_navigation_has_all_pages() -> None:
         site.configuration(sections, [*names, "more.md"])
 
 
+def test_notebooks_are_pages_with_their_outputs() -> None:
+    pytest.importorskip("nbconvert", reason="`make site` installs nbconvert")
+    pages = {page.path: page for page in site.notebook_pages.pages(site.with_links)}
+    files = (ROOT / "notebooks").glob("*.ipynb")
+    assert sorted(pages) == sorted(f"notebooks/{file.stem}.md" for file in files)
+    shapes = pages["notebooks/02_shapes_and_layouts.md"]
+    assert shapes.text.startswith(f"# {shapes.title}\n")
+    for path, picture in shapes.pictures.items():
+        assert f"]({path.removeprefix('notebooks/')})" in shapes.text
+        assert picture.startswith(b"<svg ")
+    assert len(shapes.pictures) == 8
+    assert "](08_many_devices.md)" in pages["notebooks/09_on_an_accelerator.md"].text
+
+
 def test_program_text_is_highlighted() -> None:
     page = "Text.\n\n```mlir\n%0 = stablehlo.add %a, %b : tensor<2xf32>\n```\n"
     page += "\n```python\nx < 1\n```\n"

@@ -3,9 +3,9 @@
     python tools/write_site.py
 
 The pages are those of docs/, with links to files outside docs/ pointing to the repository,
-tests/conformance/README.md, and the generated ones: a page for each operation and the API
-reference; blocks of MLIR and HLO text are highlighted. The configuration is mkdocs.yml with the
-generated pages in its navigation. `make site` then runs the generator on them.
+tests/conformance/README.md, and the generated ones: a page for each operation, the API reference
+and the notebooks; blocks of MLIR and HLO text are highlighted. The configuration is mkdocs.yml with
+the generated pages in its navigation. `make site` then runs the generator on them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import yaml
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools"), str(ROOT / "tools" / "site_pages")]
 
+import notebook_pages  # noqa: E402  (needs the path above)
 import op_pages  # noqa: E402  (needs the path above)
 import program_text  # noqa: E402  (needs the path above)
 import reference_pages  # noqa: E402  (needs the path above)
@@ -73,6 +74,8 @@ def with_links(text: str, path: str, source: str) -> str:
         linked = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
         if linked.startswith("docs/"):
             return to_page(linked.removeprefix("docs/"), match[2])
+        if linked.endswith(".ipynb") and (ROOT / linked).exists():
+            return to_page(notebook_pages.path_of(linked), match[2])
         if not (ROOT / linked).exists():
             raise FileNotFoundError(f"{source} links to {linked}")
         return f"]({REPOSITORY}/blob/main/{linked}{match[2]})"
@@ -127,6 +130,13 @@ def write_pages() -> dict[str, list[Any]]:
         (PAGES / path).parent.mkdir(parents=True, exist_ok=True)
         page = program_text.highlighted(with_links(text, path, source))
         (PAGES / path).write_text(page, encoding="utf-8")
+    sections["Notebooks"] = []
+    for notebook in notebook_pages.pages(with_links):
+        files = {notebook.path: notebook.text.encode(), **notebook.pictures}
+        for path, content in files.items():
+            (PAGES / path).parent.mkdir(parents=True, exist_ok=True)
+            (PAGES / path).write_bytes(content)
+        sections["Notebooks"].append({notebook.title: notebook.path})
     return sections
 
 

@@ -178,7 +178,7 @@ def test_max_and_min_of_all_numbers_of_16_bits(dtype: Any) -> None:
 
 @pytest.mark.parametrize("count", [256, 1024, 1025, 4096])
 def test_max_is_nan_at_sizes_with_other_implementations(count: int) -> None:
-    """XLA computes small reductions itself, and calls a library that ignores NaNs for large ones."""
+    """XLA computes small reductions itself, and calls a library without NaNs for large ones."""
     for dtype in DTYPES:
         for nan in (np.nan, -np.nan):
             x = np.ones((2, count // 2 + count % 2), dtype)

@@ -89,8 +89,8 @@ class _Pace:
         self.packing_seconds = 1.0 if quick else 5.0
         self.dispatch_rounds = 5 if quick else 25
         self.dispatch_seconds = 0.5 if quick else 5.0
-        self.library_rounds = 3 if quick else 51
-        self.library_seconds = 0.5 if quick else 5.0
+        self.library_rounds = 3 if quick else 31
+        self.library_seconds = 0.1 if quick else 0.5
         self.interop_rounds = 3 if quick else 31
         self.interop_seconds = 0.5 if quick else 15.0
         self.derivatives_rounds = 3 if quick else 15
@@ -284,10 +284,12 @@ def _run(
             )
             advance()
         if "library" in names:
-            from benchmarks.library import PROGRAMS, measure_library
+            from benchmarks.library import functions, measuring
 
-            figures["library"] = measure_library(
-                PROGRAMS,
+            # Compiling all programs takes minutes.
+            programs = functions.PROGRAMS[::10] if options.quick else functions.PROGRAMS
+            figures["library"] = measuring.measure_library(
+                programs,
                 rounds=options.rounds or pace.library_rounds,
                 seconds=pace.library_seconds,
                 on_progress=on_progress,

@@ -21,8 +21,9 @@
     dispatch        a list: "arguments" and "results" (their numbers), "kind" (of arguments); "us":
                     the spreads of a call's microseconds for "ours", "jax" and optionally
                     "lowering.jit"; "ratios"
-    library         a list: "function" (of builder.lib), "arguments" (their shapes); "ms": the
-                    spreads of an execution's milliseconds for "ours" and "jax"; "ratios"
+    library         a list: "function" (of builder.lib), "size" ("small" or "large"), "type" (the
+                    floating-point type), "arguments" (their shapes); "ms": the spreads of an
+                    execution's milliseconds for "ours" and "jax"; "ratios"
     interop         a list: "what" was measured, "beside" which reference; "ms": the spreads of the
                     milliseconds for "ours" and "reference"; "ratios"
     derivatives     a list: "model"; "products" and "optimized": for "ours" and "jax" the number of
@@ -247,8 +248,7 @@ _FIGURES: Final = {
     ],
     "library?": [
         {
-            "function": (str,),
-            "arguments": (str,),
+            **dict.fromkeys(("function", "size", "type", "arguments"), (str,)),
             "ms": {"ours": _SPREAD, "jax": _SPREAD},
             "ratios": {"ours/jax": _NUMBER},
         }

@@ -8,12 +8,14 @@ All numbers, and whether a target is met, come from the file. The prose is in th
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import budget, unmet
 from benchmarks.figures import check_writable, replace, write_figures
 from benchmarks.gpus import gpu_section
+from benchmarks.library.explanations import explanation_lines
 from benchmarks.plots import write_plots
 from benchmarks.tables import PARTS, budget_tables, markdown, missing_table
 
@@ -162,9 +164,13 @@ Rows on several devices are replicas with sharded results, compared with `jax.sh
     "library": """\
 ## Functions above the ops
 
-The time to execute a function of `builder.lib`, and jax's function of the same purpose under
-`jax.jit`, in milliseconds until the result is available. The arguments are device arrays. The
-target is 1.1 times jax's time, or quartiles that overlap; functions that miss it are marked.
+The time to execute a function of `builder.lib`, divided by the time of jax's function of the same
+purpose, or of the expression of a user of jax, under `jax.jit`. It is elapsed time until the result
+is available; the arguments are device arrays. Small programs have about 1,000 elements, large ones
+one to four million, or fewer where the function takes much longer. Functions without floating-point
+types are listed under f32. The target is 1.1 times jax's time, or quartiles that overlap; functions
+that miss it are marked, and listed first. `benchmarks/library/functions.py` has the expressions,
+and the reason for each function that is left out.
 """,
     "interop": """\
 ## Inside jax, and gradients
@@ -265,11 +271,7 @@ def _unmet_section(figures: dict[str, Any]) -> str | None:
     if not comparisons:
         return None
     notes = _NOTES.format(constants=unmet.constants_note(figures) or "")
-    bullets = [
-        textwrap.fill(f"- {bullet}", 100, subsequent_indent="  ", break_on_hyphens=False)
-        for bullet in notes.removeprefix("- ").split("\n- ")
-    ]
-    parts = [_UNMET, "\n".join(bullets) + "\n"]
+    parts = [_UNMET, _bullets(notes.removeprefix("- ").split("\n- "))]
     tables = [unmet.lowering_table(figures), unmet.collector_table(figures), *comparisons]
     parts += [f"{table.title}:\n\n{markdown(table)}" for table in tables if table.rows]
     alone = [table.title for table in comparisons if not table.rows]
@@ -297,6 +299,23 @@ def _compilation_note(figures: dict[str, Any]) -> str:
             f"{verdict}\n"
         )
     return f"Compilation:\n\n{''.join(lines)}"
+
+
+def _library_note(figures: dict[str, Any]) -> str:
+    """Return the causes of the times above the target."""
+    lines = explanation_lines(figures["library"])
+    if not lines:
+        return "No function misses the target.\n"
+    return f"The functions that miss the target:\n\n{_bullets(lines)}"
+
+
+def _bullets(items: Sequence[str]) -> str:
+    """Return a list in Markdown."""
+    lines = (
+        textwrap.fill(f"- {item}", 100, subsequent_indent="  ", break_on_hyphens=False)
+        for item in items
+    )
+    return "\n".join(lines) + "\n"
 
 
 def _conditions(figures: dict[str, Any]) -> str:
@@ -375,6 +394,8 @@ def report_text(figures: dict[str, Any], docs: Path = DOCS) -> str:
             parts.insert(1, _NEW_SHAPES)
         if part == "end_to_end":
             parts.append(_compilation_note(figures))
+        if part == "library":
+            parts.append(_library_note(figures))
         sections.append("\n".join(parts))
     sections.append(gpu_section(docs / "performance"))
     missing = missing_table(figures)

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from benchmarks.budget import LIBRARY_TO_JAX, evaluate, no_slower
+from benchmarks.budget import evaluate
+from benchmarks.library.explanations import COLUMNS, is_above
 from benchmarks.steps import CONTENDERS, STEPS, SUMS, medians
 
 __all__ = [
@@ -255,15 +256,31 @@ def _dispatch_tables(figures: Mapping[str, Any]) -> list[Table]:
 
 
 def _library_tables(figures: Mapping[str, Any]) -> list[Table]:
-    columns = ["function", "arguments", "ours", "jax.jit", "ours / jax"]
-    table = Table("Functions of builder.lib, ms", columns, text_columns=2)
+    columns = ["function", "arguments, large", "ours, ms", *COLUMNS]
+    table = Table("Functions of builder.lib, ratios to jax.jit", columns, text_columns=2)
+    functions: dict[str, dict[str, Any]] = {}
     for entry in figures["library"]:
-        cells = [_range(entry["ms"][who]) for who in ("ours", "jax")]
-        compared = _times(entry["ratios"], "ours/jax")
-        if not no_slower(entry["ms"], LIBRARY_TO_JAX):
-            compared += f": more than {LIBRARY_TO_JAX:g}"
-        table.rows.append([entry["function"], entry["arguments"], *cells, compared])
+        column = f"{entry['type']} {entry['size']}"
+        functions.setdefault(entry["function"], {})[column] = entry
+    for name, measured in sorted(functions.items(), key=_largest_ratio, reverse=True):
+        # Arguments that are the same at both sizes are measured once, as small ones.
+        shown = measured.get("f32 large") or measured["f32 small"]
+        cells = [_library_cell(measured.get(column)) for column in COLUMNS]
+        ours = _number(shown["ms"]["ours"]["median"])
+        table.rows.append([name, shown["arguments"] or "none", ours, *cells])
     return [table]
+
+
+def _largest_ratio(function: tuple[str, Mapping[str, Any]]) -> tuple[bool, float]:
+    """Return the order of the rows: functions above the target, and the largest ratio."""
+    entries = function[1].values()
+    return any(map(is_above, entries)), max(entry["ratios"]["ours/jax"] for entry in entries)
+
+
+def _library_cell(entry: Mapping[str, Any] | None) -> str:
+    if entry is None:
+        return "—"
+    return _times(entry["ratios"], "ours/jax") + (" above" if is_above(entry) else "")
 
 
 def _interop_tables(figures: Mapping[str, Any]) -> list[Table]:

@@ -77,9 +77,11 @@ def huber(predictions: XlaOp, targets: XlaOp, delta: float = 1.0, axis: Axes = N
     if limit <= 0:
         raise error_of(OperandError, "huber", "delta must be greater than 0", got=delta)
     distance = ew.abs(widened(predictions) - widened(targets))
-    near = ew.min(distance, limit)
-    # near * near / 2 + delta * (distance - near), without a difference of large numbers.
-    return _mean(near * (distance - near * 0.5), predictions, axis)
+    is_near = ew.le(distance, limit)
+    # The square of a large distance is not selected, but its derivative would be infinite.
+    near = ew.select(is_near, distance, 0.0)
+    losses = ew.select(is_near, near * (near * 0.5), limit * (distance - limit * 0.5))
+    return _mean(losses, predictions, axis)
 
 
 @library_function()

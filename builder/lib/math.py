@@ -178,10 +178,13 @@ def next_number(from_: XlaOp, to: XlaOp) -> XlaOp:
     if np.signbit(np.array(-0.0).astype(kind.dtype)):
         is_negative = or_(is_negative, and_(eq(moved, 0), lt(start, 0)))
     result = select(is_negative, lowest - moved, moved)
-    result = bitcast_convert_type(select(eq(first, last), end, result), kind)
-    if np.isnan(np.array(np.nan).astype(kind.dtype)):
-        result = select(or_(ne(from_, from_), ne(to, to)), np.nan, result)
-    return result
+    result = select(eq(first, last), end, result)
+    nan = np.array(np.nan).astype(kind.dtype)
+    if np.isnan(nan):
+        # As an integer too, because a select of f16 or bf16 converts its operands on CPUs.
+        bits = int(nan.view(integer.dtype))
+        result = select(or_(ne(from_, from_), ne(to, to)), bits, result)
+    return bitcast_convert_type(result, kind)
 
 
 @library_function("RoundToEven")

@@ -31,7 +31,7 @@ from builder.lib.arguments import (
 )
 from builder.lib.dynamic import closed_argument, indices_of
 from builder.lib.random import key_argument, random_choice
-from builder.lib.reductions import largest_number, mean, others
+from builder.lib.reductions import mean, others, widened_largest
 from builder.lib.registry import library_function
 from builder.lib.special.error_functions import times_normal_distribution
 from builder.ops import elementwise as ew
@@ -323,8 +323,7 @@ def _shifted(op: str, x: XlaOp, axis: int) -> tuple[XlaOp, tuple[int, ...], list
     shape = floating_argument(op, "x", x)
     axes = (axis_argument(op, "axis", axis, shape.rank),)
     rest = others(shape.rank, axes)
-    wide = widened(x)
-    return ew.sub(wide, largest_number(wide, axes), rest), axes, rest
+    return ew.sub(widened(x), widened_largest(x, axes), rest), axes, rest
 
 
 @library_function()

@@ -40,7 +40,14 @@ from builder.ops.control_flow import get_tuple_element
 from builder.ops.dynamic import dynamic_reshape, get_dimension_size
 from builder.ops.reduction import reduce
 from builder.ops.reshaping import reshape
-from builder.types.primitive_type import PrimitiveTypeLike, element_type_argument, pred, s32
+from builder.types.primitive_type import (
+    PrimitiveTypeLike,
+    bf16,
+    element_type_argument,
+    f16,
+    pred,
+    s32,
+)
 from builder.types.shape import UNBOUNDED, ArrayShape
 
 
@@ -297,7 +304,7 @@ def logsumexp(x: XlaOp, axis: Axes = None, keepdims: bool = False) -> XlaOp:
     shape = floating_argument("logsumexp", "x", x)
     axes = reduced_axes("logsumexp", axis, keepdims, shape.rank)
     wide = widened(x)
-    largest = largest_number(wide, axes)
+    largest = widened_largest(x, axes)
     # An infinite shift would give inf - inf.
     shift = ew.select(ew.is_finite(largest), largest, 0.0)
     exponentials = ew.exp(ew.sub(wide, shift, others(shape.rank, axes)))
@@ -493,3 +500,15 @@ def largest_number(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     """
     with x.builder.frontend_attributes({"xlabuilder.nans": "ignored"}):
         return reduce(x, -math.inf, ew.max, dimensions)
+
+
+def widened_largest(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """Return `largest_number` of `widened(x)`.
+
+    For f16 and bf16 the maximum is computed before the conversion, which does not change it: half
+    as many bytes are read, and a backend need not store the converted array. Narrower types may
+    have no infinity for the initial value.
+    """
+    if shape_of(x).element_type in (f16, bf16):
+        return widened(largest_number(x, dimensions))
+    return largest_number(widened(x), dimensions)

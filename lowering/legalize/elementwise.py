@@ -120,6 +120,7 @@ def extremes_of_nan_operands(b: OpBuilder, operation: ir.Operation) -> list[Valu
 
     XLA's CPU backend calls YNNPACK for reductions of many elements, together with the elementwise
     operations before them. A maximum or minimum is then the second operand if one operand is NaN.
+    Both operations convert f16 and bf16 to f32 and back on CPUs, so the rewrite converts once.
 
     Shown by: sum_of_maximum_f32_nan.
     """
@@ -127,12 +128,15 @@ def extremes_of_nan_operands(b: OpBuilder, operation: ir.Operation) -> list[Valu
     floats = (pt.f16, pt.bf16, pt.f32, pt.f64)
     if result is None or not result.rank or result.element_type not in floats:
         return None
-    value = b.elementwise(operation.name, *operation.operands)
-    for operand in dict.fromkeys(operation.operands):
+    kind = result.element_type
+    wide = pt.f32 if kind in (pt.f16, pt.bf16) else kind
+    operands = [b.converted(operand, wide) for operand in operation.operands]
+    value = b.elementwise(operation.name, *operands)
+    for operand, number in dict(zip(operation.operands, operands, strict=True)).items():
         elements = known_elements(operand)
         if elements is None or np.isnan(elements).any():
-            value = b.selected(b.compared("NE", operand, operand), operand, value)
-    return [value]
+            value = b.selected(b.compared("NE", number, number), number, value)
+    return [b.converted(value, kind)]
 
 
 @rewrite("stablehlo.atan2", platforms=ALL_PLATFORMS)

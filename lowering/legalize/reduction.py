@@ -127,12 +127,12 @@ def window_of_one_with_negative_padding(
 def extremes_of_nans(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute maxima and minima with reducers that XLA compiles to loops of its own.
 
-    The maximum or minimum of elements is NaN if an element is. For arrays of more than about a
-    thousand elements XLA's CPU backend calls YNNPACK, which ignores NaNs of f32 and f64, and NaNs
-    of one sign of f16 and bf16. XLA compiles other reducers to loops of its own. These loops
-    convert f16 and bf16 in each step, so the rewrite reduces these types as integers, or as f32 in
-    windows. In a partitioned program the defect remains: XLA may turn the reduction into an
-    all_reduce, which supports only the reducers that XLA recognizes.
+    The maximum or minimum of elements is NaN if an element is. For large arrays XLA's CPU backend
+    calls YNNPACK, which ignores NaNs of f32 and f64, and NaNs of one sign of f16 and bf16. XLA
+    compiles other reducers to loops of its own, and reductions of small arrays too, which the
+    rewrite leaves as they are. These loops convert f16 and bf16 in each step, so the rewrite
+    reduces these types as integers. In a partitioned program the defect remains: XLA may turn the
+    reduction into an all_reduce, which supports only the reducers that XLA recognizes.
 
     Shown by: reduce_maximum_f32_nan, reduce_minimum_f64_nan, reduce_maximum_bf16_nan,
     reduce_window_maximum_f32_nan.
@@ -151,8 +151,19 @@ def extremes_of_nans(b: OpBuilder, operation: ir.Operation) -> list[Value] | Non
         return None
     operand, initial = operation.operands
     dimensions = integers_of(operation, "dimensions")
-    if dimensions and is_static(operand.type):
-        return [_extreme_along(b, body[0].name, operand, initial, dimensions)]
+    if is_static(operand.type):
+        if dimensions:
+            if b.array_of(operand).element_count <= _SMALL:
+                return None
+            return [_extreme_along(b, body[0].name, operand, initial, dimensions)]
+        if element_type in _NARROW and operation.name == "stablehlo.reduce_window":
+            result = b.array_of(operation.results[0])
+            attributes = attributes_of(operation)
+            return [
+                _extreme_of_integers(
+                    b, "reduce_window", body[0].name, operand, initial, result, attributes
+                )
+            ]
     wide = _WIDE[element_type]
     operands = [b.converted(value, wide) for value in (operand, initial)]
     result = b.array_of(operation.results[0]).with_element_type(wide)
@@ -199,25 +210,51 @@ def _extreme_of_columns(
     Integers of 16 bits need no conversion, and a vector has twice as many of them as of f32.
     """
     shape = b.array_of(operand)
-    is_narrow = shape.element_type in _NARROW
-    operands = [operand, initial]
-    if is_narrow:
-        # The integer at the end of the order is NaN too.
-        end = pt.s16.max if name == "stablehlo.maximum" else pt.s16.min
-        operands = [
-            b.selected(_is_nan(b, value), b.filled(b.array_of(integers), end), integers)
-            for value in operands
-            for integers in [_in_order(b, b.bitcast(value, pt.s16))]
-        ]
-    result = _without(b.array_of(operands[0]), [dimension])
-    made = b.create("reduce", [result], operands, {"dimensions": [dimension]}, regions=1)
-    if not is_narrow:
-        _add_reducer(b, made, name, swapped=bool(shape.rank % 2))
-        return made.results[0]
+    result = _without(shape, [dimension])
+    attributes: Attributes = {"dimensions": [dimension]}
+    if shape.element_type in _NARROW:
+        return _extreme_of_integers(b, "reduce", name, operand, initial, result, attributes)
+    made = b.create("reduce", [result], [operand, initial], attributes, regions=1)
+    _add_reducer(b, made, name, swapped=bool(shape.rank % 2))
+    return made.results[0]
+
+
+def _extreme_of_integers(
+    b: OpBuilder,
+    reduction: str,
+    name: str,
+    operand: Value,
+    initial: Value,
+    result: ArrayShape,
+    attributes: Attributes,
+) -> Value:
+    """Reduce f16 or bf16 as integers of 16 bits in the order of the numbers.
+
+    Args:
+        b: creates the operations.
+        reduction: the operation, "reduce" or "reduce_window".
+        name: the operation of the reducer.
+        operand, initial: its operands.
+        result: the shape of its result.
+        attributes: its attributes.
+    """
+    # NaNs are at both ends of the order. The integers wrap around, so that all NaNs are at one end.
+    infinity = np.array(np.inf, result.element_type.dtype).view(np.int16)
+    count = int(pt.s16.max - infinity)
+    shifted = count if name == "stablehlo.minimum" else -count
+
+    def moved(integers: Value, by: int) -> Value:
+        return b.elementwise("add", integers, b.filled(b.array_of(integers), by))
+
+    operands = [moved(_in_order(b, b.bitcast(v, pt.s16)), shifted) for v in (operand, initial)]
+    integers = result.with_element_type(pt.s16)
+    made = b.create(reduction, [integers], operands, attributes, regions=1)
     scalar = intern_array(pt.s16, ())
     reducer, arguments = b.block_in(made.regions[0], [scalar, scalar])
     reducer.end([reducer.elementwise(name, *arguments)])
-    return b.bitcast(_in_order(b, made.results[0]), shape.element_type)
+    extreme = b.bitcast(_in_order(b, moved(made.results[0], -shifted)), result.element_type)
+    # The NaN of the operand may be a signaling one.
+    return b.selected(_is_nan(b, extreme), b.filled(result, np.nan), extreme)
 
 
 def _extreme_of_rows(b: OpBuilder, name: str, operand: Value, initial: Value, start: int) -> Value:
@@ -291,6 +328,9 @@ def _without(shape: ArrayShape, dimensions: Sequence[int]) -> ArrayShape:
     sizes = [size for n, size in enumerate(shape.dimensions) if n not in dimensions]
     return intern_array(shape.element_type, tuple(sizes))
 
+
+_SMALL: Final = 1024
+"""The number of elements up to which XLA calls no YNNPACK for a reduction; it does from 4096."""
 
 _EXTREMES: Final = ("stablehlo.maximum", "stablehlo.minimum")
 _NARROW: Final = (pt.f16, pt.bf16)

@@ -22,7 +22,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from benchmarks import cold, guard, library, unmet
+from benchmarks import cold, guard, unmet
 from benchmarks.budget import evaluate
 from benchmarks.command import main
 from benchmarks.contenders import contenders, counts, large_arrays, lowered_bytecode
@@ -291,31 +291,6 @@ def test_packing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert f"| packed in at most 3 times a copy | {verdict}" in page
 
 
-def test_library(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = [program for program in library.PROGRAMS if program.name in ("sum", "arg_max")]
-    small = [program._replace(arguments=(xb.f32[40, 30],)) for program in small]
-    monkeypatch.setattr(library, "PROGRAMS", small)
-    file = tmp_path / "figures.json"
-    assert main(["library", "--rounds", "3", "--json", str(file)]) == 0
-    figures = read_figures(file)
-    assert [entry["function"] for entry in figures["library"]] == ["sum", "arg_max"]
-    for entry in figures["library"]:
-        assert entry["arguments"] == "f32[40,30]"
-        assert all(is_spread(entry["ms"][who], 3) for who in ("ours", "jax"))
-    assert "Functions of builder.lib, ms" in capsys.readouterr().out
-
-    for least, most, mark in ((2.0, 2.5, ": more than 1.1 |"), (0.9, 2.5, " |")):
-        ms = {"median": 2.2, "low": least, "high": most, "least": 0.5, "rounds": 3}
-        entry = figures["library"][0]
-        entry["ms"] = {"ours": ms, "jax": {**ms, "median": 1.0, "low": 0.9, "high": 1.2}}
-        entry["ratios"] = {"ours/jax": 2.2}
-        page = report_text(figures)
-        assert "## Functions above the ops" in page
-        assert f"| 2.20×{mark}" in page
-
-
 def test_interop(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     assert main(["interop", "--size", "1", "--rounds", "2", "--json", str(file)]) == 0
@@ -332,13 +307,6 @@ def test_interop(tmp_path: Path) -> None:
     page = report_text(with_later(figures, later))
     assert "| new |" in page
     assert page.count("Measured on 2030-01-02, on ") == sum(part in later for part in PARTS)
-
-
-def test_the_library_benchmark_compares_results() -> None:
-    program = library.PROGRAMS[0]._replace(theirs=lambda x: x.sum(axis=1) + 1)
-    program = program._replace(arguments=(xb.f32[4, 3],))
-    with pytest.raises(AssertionError, match="Not equal"):
-        library.measure_library([program], rounds=1, seconds=1.0, on_progress=lambda _: None)
 
 
 def test_cold(

@@ -262,3 +262,16 @@ def test_a_filter_larger_than_the_input_has_no_position() -> None:
     assert found.output_size == 0
     with pytest.raises(xb.ShapeInferenceError, match="output_size must be 0"):
         lib.conv_grad_extract_and_verify_dimension(2, 5, 1, 1, 1, "VALID")
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:2])
+def test_maxima_of_all_numbers_of_16_bits(dtype: Any) -> None:
+    """NaNs of both signs, with overlapping windows and padding, along both dimensions."""
+    bits = np.random.default_rng(7).permutation(2**16).astype(np.uint16)
+    x = bits.view(dtype).reshape(1, 256, 64, 4)
+    got = run(lambda x: lib.max_pool(x, [3, 2], [2, 2], [(2, 1), (0, 0)], "NHWC"), x)
+    assert got.dtype == dtype
+    with np.errstate(invalid="ignore"):  # the conversion of signaling NaNs
+        wide = np.pad(x[0].astype(np.float64), ((2, 1), (0, 0), (0, 0)), constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 2), (0, 1))[::2, ::2]
+    np.testing.assert_array_equal(got[0].astype(np.float64), windows.max((-2, -1)))

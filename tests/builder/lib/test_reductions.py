@@ -176,6 +176,20 @@ def test_max_and_min_of_all_numbers_of_16_bits(dtype: Any) -> None:
         np.testing.assert_array_equal(got.astype(np.float64), expected)
 
 
+@pytest.mark.parametrize("count", [256, 1024, 1025, 4096])
+def test_max_is_nan_at_sizes_with_other_implementations(count: int) -> None:
+    """XLA computes small reductions itself, and calls a library without NaNs for large ones."""
+    for dtype in DTYPES:
+        for nan in (np.nan, -np.nan):
+            x = np.ones((2, count // 2 + count % 2), dtype)
+            x[1, 7] = nan
+            got = run(lambda x: [lib.max(x, 1), lib.min(x, 1), lib.max(x, 0), lib.min(x)], x)
+            rows, least, columns, whole = [np.isnan(r.astype(np.float64)) for r in got]
+            assert rows.tolist() == least.tolist() == [False, True]
+            assert np.flatnonzero(columns).tolist() == [7]
+            assert whole
+
+
 def test_any_and_all() -> None:
     p = np.array([[False, False, True], [True, True, True], [False, False, False]])
     results = run(

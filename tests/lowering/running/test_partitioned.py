@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from functools import cache
 from typing import Any
 
@@ -14,6 +16,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
+from builder import lib
 from lowering import ArgumentError, CompileError, ExecutionError
 from lowering.jaxlib_api.compilation import compile_and_load
 from lowering.jaxlib_api.hlo_conversion import hlo_text_to_stablehlo
@@ -44,6 +47,51 @@ def matmul(left: Any, right: Any, **options: Any) -> lowering.PartitionedExecuta
     x = b.parameter(xb.f32[4, 8], "x", sharding=left)
     y = b.parameter(xb.f32[8, 8], "y", sharding=right)
     return compiled(b.build(xb.tuple(xb.dot(x, y), y)), **options)
+
+
+def test_a_tensor_parallel_step_communicates_as_much_as_jaxs() -> None:
+    """Two layers with divided features: the collectives of loss, gradients and update."""
+    x_of, first, second = (
+        ROWS.sharding("data"),
+        ROWS.sharding(None, "model"),
+        ROWS.sharding("model"),
+    )
+    b = xb.XlaBuilder("step")
+    x = b.parameter(xb.f32[8, 16], "x", sharding=x_of)
+    weights = [
+        b.parameter(shape, f"w{n}", sharding=sharding)
+        for n, (shape, sharding) in enumerate(
+            [(xb.f32[16, 32], first), (xb.f32[32, 16], second)] * 2
+        )
+    ]
+    y = x
+    for up, down in zip(weights[::2], weights[1::2], strict=True):
+        y = y + lib.gelu(y @ up) @ down
+    loss = lib.mean(y * y)
+    gradients = lowering.gradients(loss, weights)
+    updated = [w - 0.1 * g for w, g in zip(weights, gradients, strict=True)]
+    ours = compiled(b.build(xb.tuple(loss, *updated))).hlo_text()
+
+    def jax_loss(weights: list[Any], x: Any) -> Any:
+        for up, down in zip(weights[::2], weights[1::2], strict=True):
+            x = x + jax.nn.gelu(x @ up) @ down
+        return jnp.mean(x * x)
+
+    def step(weights: list[Any], x: Any) -> Any:
+        loss, gradients = jax.value_and_grad(jax_loss)(weights, x)
+        return loss, [w - 0.1 * g for w, g in zip(weights, gradients, strict=True)]
+
+    mesh = Mesh(np.array(devices()).reshape(2, 4), ("data", "model"))
+    of_weights = [NamedSharding(mesh, P(*axes)) for axes in [(None, "model"), ("model",)] * 2]
+    shardings = (of_weights, NamedSharding(mesh, P("data")))
+    arguments = [array(16, 32), array(32, 16)] * 2, array(8, 16)
+    theirs = jax.jit(step, in_shardings=shardings).lower(*arguments).compile().as_text()
+    counts = [Counter(_COLLECTIVE.findall(text)) for text in (ours, theirs)]
+    assert counts[0] == counts[1]
+    assert counts[0]["all-reduce"] >= 3
+
+
+_COLLECTIVE = re.compile(r" (all-reduce|all-gather|all-to-all|collective-permute)(?:-start)?\(")
 
 
 @cache

@@ -160,27 +160,27 @@ class XlaError(UserError, Displayed):
             shell.display_pub.publish(html)
         return [f"{type(self).__name__}: {self}"]
 
-    def in_call(self, op: str) -> Self:
+    def _in_call(self, op: str) -> Self:
         """Attribute the error to `op`, a function that called the one at fault; return self."""
         self.context = (op, *self.context)
         self.op = op
         return self
 
-    def in_argument(self, op: str, name: str) -> Self:
+    def _in_argument(self, op: str, name: str) -> Self:
         """Attribute the error to the argument `name` of `op`, and return self."""
         self.context = (op, name, *self.context)
         self.op = op
         self.argument = name
         return self
 
-    def renamed(self, op: str) -> Self:
+    def _renamed(self, op: str) -> Self:
         """Replace the op's internal name by `op`, the name that the user called; return self."""
         inner = self.context[1:] if self.context[:1] == (self.op,) else self.context
         self.context = (op, *inner)
         self.op = op
         return self
 
-    def as_kind(self, kind: type[E], **facts: Any) -> E:
+    def _as_kind(self, kind: type[E], **facts: Any) -> E:
         """Return an error of another class with the facts of this one, or with those passed.
 
         Args:

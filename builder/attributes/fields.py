@@ -36,7 +36,7 @@ def construct(kind: Callable[..., B], op: str, *values: Any, **named: Any) -> B:
     try:
         return kind(*values, **named)
     except XlaError as error:
-        raise error.renamed(op) from None
+        raise error._renamed(op) from None
 
 
 class NamedEnum(enum.Enum):

@@ -152,7 +152,7 @@ def alias(name: str, function: F) -> F:
             return function(*arguments, **named)
         except XlaError as error:
             if error.op == function.__name__:
-                error.renamed(name)
+                error._renamed(name)
             raise
 
     renamed.__name__ = renamed.__qualname__ = name

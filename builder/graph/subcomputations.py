@@ -183,7 +183,7 @@ def record_callable(
         except XlaError as error:
             if is_library_function(function):  # the user called `op`, not this function
                 _check_arity(op, role, function, shapes if pass_arguments else ())
-                error.in_argument(op, role)
+                error._in_argument(op, role)
             _refuse_equivalents(op, role, function)
             raise
         except Exception as error:

@@ -354,7 +354,7 @@ def _array(function: str, shape: Any) -> ArrayShape:
         array = shape_of(shape)
     except XlaError as error:
         _check_other_type(function, shape)
-        raise error.in_argument(function, "shape") from None
+        raise error._in_argument(function, "shape") from None
     if not isinstance(array, ArrayShape):
         fix = "pass the elements of the tuple one by one" if array.is_tuple else ""
         rule = "shape must be the shape of an array"

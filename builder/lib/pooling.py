@@ -41,7 +41,7 @@ class SpatialDimensionOutputSizeAndPadding(NamedTuple):
 def max_pool(
     x: XlaOp,
     kernel_size: Sequence[int],
-    stride: Sequence[int],
+    strides: Sequence[int],
     padding: PaddingLike,
     data_format: TensorFormatLike,
 ) -> XlaOp:
@@ -50,7 +50,7 @@ def max_pool(
     Args:
         x: an array of real numbers; any sizes may be dynamic.
         kernel_size: the sizes of the window.
-        stride: the distances between positions of the window.
+        strides: the distances between positions of the window.
         padding: "SAME", "VALID", or a pair (low, high) for each spatial dimension. Padding is never
             the largest.
         data_format: a `TensorFormat`, or its text, such as "NHWC".
@@ -66,7 +66,7 @@ def max_pool(
         >>> lib.max_pool(x, [2, 2], [2, 2], "VALID", "NHWC").shape
         f32[8,14,14,3]
     """
-    form, shape, kernel, strides = _window("max_pool", x, kernel_size, stride, data_format)
+    form, shape, kernel, strides = _window("max_pool", x, kernel_size, strides, data_format)
     pads = _padding("max_pool", form, padding)
     lowest = min_value(x.builder, shape.element_type)
     return reduce_window(x, lowest, ew.max, kernel, strides, pads)
@@ -76,7 +76,7 @@ def max_pool(
 def avg_pool(
     x: XlaOp,
     kernel_size: Sequence[int],
-    stride: Sequence[int],
+    strides: Sequence[int],
     padding: PaddingLike,
     data_format: TensorFormatLike,
     counts_include_padding: bool,
@@ -86,7 +86,7 @@ def avg_pool(
     Args:
         x: an array of numbers. Sums of integers wrap, and averages are rounded toward zero.
         kernel_size: the sizes of the window.
-        stride: the distances between positions of the window.
+        strides: the distances between positions of the window.
         padding: a pair (low, high) for each spatial dimension, "SAME" or "VALID".
         data_format: a `TensorFormat`, or its text, such as "NHWC".
         counts_include_padding: whether padding counts as zeros; otherwise it does not count, and
@@ -104,7 +104,7 @@ def avg_pool(
         >>> lib.avg_pool(x, [3, 3], [1, 1], "SAME", "NCHW", False).shape
         f32[8,3,28,28]
     """
-    form, shape, kernel, strides = _window("avg_pool", x, kernel_size, stride, data_format)
+    form, shape, kernel, strides = _window("avg_pool", x, kernel_size, strides, data_format)
     includes = flag("avg_pool", "counts_include_padding", counts_include_padding)
     pads = _padding("avg_pool", form, padding)
     windowed = [size for size, width in zip(shape.dimensions, kernel, strict=True) if width > 1]
@@ -128,7 +128,7 @@ def avg_pool_grad(
     out_backprop: XlaOp,
     gradients_size: Sequence[int],
     kernel_size: Sequence[int],
-    stride: Sequence[int],
+    strides: Sequence[int],
     spatial_padding: PaddingLike,
     data_format: TensorFormatLike,
     counts_include_padding: bool,
@@ -138,7 +138,7 @@ def avg_pool_grad(
     Args:
         out_backprop: the gradient for the result of `avg_pool`, of fixed sizes.
         gradients_size: the sizes of the operand of `avg_pool`.
-        kernel_size, stride, spatial_padding, data_format, counts_include_padding: see `avg_pool`.
+        kernel_size, strides, spatial_padding, data_format, counts_include_padding: see `avg_pool`.
 
     Returns:
         An array of `gradients_size`.
@@ -155,7 +155,9 @@ def avg_pool_grad(
         f32[8,28,28,3]
     """
     op, name = "avg_pool_grad", "out_backprop"
-    form, shape, kernel, strides = _window(op, out_backprop, kernel_size, stride, data_format, name)
+    form, shape, kernel, strides = _window(
+        op, out_backprop, kernel_size, strides, data_format, name
+    )
     sizes = integers(op, "gradients_size", gradients_size)
     if len(sizes) != form.rank or min(sizes) < 0:
         rule = f"gradients_size must be the {form.rank} sizes of an array"
@@ -186,7 +188,7 @@ def avg_pool_grad(
 def make_spatial_padding(
     input_size: Sequence[int],
     kernel_size: Sequence[int],
-    stride: Sequence[int],
+    strides: Sequence[int],
     padding: Padding | Literal["SAME", "VALID"],
     data_format: TensorFormatLike,
 ) -> list[tuple[int, int]]:
@@ -195,7 +197,7 @@ def make_spatial_padding(
     Args:
         input_size: the sizes of the padded array; for all dimensions or for the spatial ones.
         kernel_size: the sizes of the window.
-        stride: the distances between positions of the window; positive.
+        strides: the distances between positions of the window; positive.
         padding: a `Padding` or its name.
         data_format: a `TensorFormat`, or its text, such as "NHWC".
 
@@ -213,7 +215,7 @@ def make_spatial_padding(
     entries = [
         _entries(op, form, "input_size", input_size, 0),
         _entries(op, form, "kernel_size", kernel_size),
-        _entries(op, form, "stride", stride),
+        _entries(op, form, "strides", strides),
     ]
     pairs = explicit_padding(_named_padding(op, padding), *entries)
     return [pairs[number] for number in form.spatial_dimensions]
@@ -288,7 +290,7 @@ def _window(
     op: str,
     operand: XlaOp,
     kernel_size: Sequence[int],
-    stride: Sequence[int],
+    strides: Sequence[int],
     data_format: TensorFormatLike,
     name: str = "x",
 ) -> tuple[TensorFormat, ArrayShape, tuple[int, ...], tuple[int, ...]]:
@@ -301,7 +303,7 @@ def _window(
             ShapeInferenceError, op, rule, "write for instance data_format='NHWC'", got=shape
         )
     kernel = _entries(op, form, "kernel_size", kernel_size)
-    return form, shape, kernel, _entries(op, form, "stride", stride)
+    return form, shape, kernel, _entries(op, form, "strides", strides)
 
 
 def _entries(

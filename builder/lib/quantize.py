@@ -53,7 +53,7 @@ class QuantizedRange:
 
 
 @library_function("PackToUint32")
-def pack_to_uint32(x: Any) -> Any:
+def pack_to_uint32(x: Any) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Pack an array of u8 or u16 into an array of u32 for `dequantize`.
 
     Each u32 contains four u8 or two u16, the first one in the highest bits. The last u32 is filled

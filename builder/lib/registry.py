@@ -63,7 +63,7 @@ def errors_named(name: str) -> Callable[[F], F]:
             except Exception as error:
                 if isinstance(error, XlaError):
                     if error.op != name:
-                        error.in_call(name)
+                        error._in_call(name)
                     elif error.dimension is not None and not error.shapes:
                         _add_shapes(error, function, arguments, named)
                 remove_internal_frames(error)

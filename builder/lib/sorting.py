@@ -374,7 +374,7 @@ def approx_top_k(
     operands: Sequence[XlaOp],
     init_values: Sequence[XlaOp],
     top_k: int,
-    reduction_dim: int,
+    axis: int,
     comparator: Comparator,
     recall_target: float = 0.9,
     aggregate_to_topk: bool = True,
@@ -392,7 +392,7 @@ def approx_top_k(
         init_values: a scalar for each operand, of its element type, that comes last in the order.
             It fills the last windows.
         top_k: the number of elements.
-        reduction_dim: the dimension, counted from 0.
+        axis: the dimension; negative numbers count from the end.
         comparator: ``(lhs 0, rhs 0, lhs 1, rhs 1, ...) -> pred``, whether the lhs elements come
             before the rhs elements, such as `create_scalar_gt_computation` returns.
         recall_target: the recall, above 0 and at most 1.
@@ -423,14 +423,14 @@ def approx_top_k(
     """
     op = "approx_top_k"
     arrays, inits, order, number = _arguments(
-        op, operands, init_values, reduction_dim, comparator, recall_target
+        op, operands, init_values, axis, comparator, recall_target
     )
     shape = shape_of(arrays[0])
     size = shape.dimensions[number]
     count = integer(op, "top_k", top_k)
     is_aggregated = flag(op, "aggregate_to_topk", aggregate_to_topk)
     if size == UNBOUNDED:
-        rule = "reduction_dim must be a dimension of fixed or bounded size"
+        rule = "axis must be a dimension of fixed or bounded size"
         Check(op, operand=shape).fail(rule, got=number, dimension=number)
     if size > _tile(shape.rank):
         override = integer(op, "reduction_input_size_override", reduction_input_size_override)
@@ -448,7 +448,7 @@ def approx_top_k_fallback(
     operands: Sequence[XlaOp],
     init_values: Sequence[XlaOp],
     top_k: int,
-    reduction_dim: int,
+    axis: int,
     comparator: Comparator,
     recall_target: float = 0.9,
     aggregate_to_topk: bool = True,
@@ -459,7 +459,7 @@ def approx_top_k_fallback(
     The elements are sorted, so the recall is 1.
 
     Args:
-        operands, init_values, top_k, reduction_dim, comparator, recall_target, aggregate_to_topk:
+        operands, init_values, top_k, axis, comparator, recall_target, aggregate_to_topk:
             see `approx_top_k`. There are at least two operands.
         reduction_input_size_override: see `approx_top_k_reduction_output_size`.
 
@@ -483,7 +483,7 @@ def approx_top_k_fallback(
     """
     op = "approx_top_k_fallback"
     arrays, inits, order, number = _arguments(
-        op, operands, init_values, reduction_dim, comparator, recall_target
+        op, operands, init_values, axis, comparator, recall_target
     )
     shape = shape_of(arrays[0])
     count = integer(op, "top_k", top_k)
@@ -500,7 +500,7 @@ def _arguments(
     op: str,
     operands: Sequence[XlaOp],
     init_values: Sequence[XlaOp],
-    reduction_dim: int,
+    axis: int,
     comparator: Comparator,
     recall_target: float,
 ) -> _Arguments:
@@ -519,8 +519,7 @@ def _arguments(
         if start.element_type is not shape.element_type:
             rule = f"init value {n} must be of operand {n}'s element type, {shape.element_type}"
             check.fail(rule, got=start)
-    number = integer(op, "reduction_dim", reduction_dim)
-    Check(op, operand=first).dimension(number, "operand", "reduction_dim")
+    number = axis_argument(op, "axis", axis, first.rank)
     _recall(op, recall_target)
     scalars = tuple([one for scalar in scalars_of(op, tuple(shapes)) for one in (scalar, scalar)])
     order = as_computation(op, "comparator", comparator, scalars)

@@ -227,7 +227,7 @@ def record_constants(
             if shape is None and fix.startswith("use a type such as"):
                 fix = f"pass a NumPy number of a wider type, such as {wider_number(value)}"
             place = names[index]
-            raise error.as_kind(
+            raise error._as_kind(
                 ConstantError, op=op, argument=place, fix=fix, context=(op, place)
             ) from None
     return tuple(
@@ -266,7 +266,7 @@ def number_constant(
         try:
             array, shape = as_constant_array(value)
         except ConstantError as error:
-            raise error.renamed(op) from None
+            raise error._renamed(op) from None
         return shape, {"value": array}
     try:
         return scalar_constant(value, element_type, op)

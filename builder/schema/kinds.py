@@ -456,9 +456,9 @@ class ResultLayout(AttributeKind):
         try:
             return parse_layout(value) if isinstance(value, str) else Layout(value)
         except ShapeTextError as error:
-            raise error.in_argument(op, name) from None
+            raise error._in_argument(op, name) from None
         except XlaError as error:
-            raise error.renamed(op) from None
+            raise error._renamed(op) from None
 
 
 class ShapesWithLayout(AttributeKind):
@@ -651,7 +651,7 @@ class DimensionNumbers(AttributeKind):
         try:
             return self.bundle.of(value)
         except XlaError as error:
-            raise error.renamed(op) from None
+            raise error._renamed(op) from None
 
     def hlo(self, name: str, value: Any) -> str:  # noqa: ARG002  (each field has a name)
         values = [(field, attrgetter(field.name)(value)) for field in self.fields]

@@ -88,7 +88,7 @@ def check_sharding_type(op: str, value: Any, name: str = "sharding") -> Sharding
         parse_tilings(value)
     except XlaError as error:
         error.fix = error.fix or _FIX_TEXT
-        raise error.in_call(op) from None
+        raise error._in_call(op) from None
     return value
 
 

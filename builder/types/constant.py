@@ -334,7 +334,7 @@ def _from_array(
         element_type = pt.from_dtype(array.dtype)
     except PrimitiveTypeError as error:
         got = f"an array of sizes {list(array.shape)}"
-        raise error.as_kind(ConstantError, op="constant", context=("constant",), got=got) from None
+        raise error._as_kind(ConstantError, op="constant", context=("constant",), got=got) from None
     if requested is not None and requested is not element_type:
         name = requested.dtype.name
         converted = f".astype({name!r})"

@@ -465,7 +465,7 @@ def _read_order(reader: TextReader) -> Layout:
                 at = position
                 break
             seen.add(number)
-        raise error.as_kind(ShapeTextError, text=reader.text, position=at) from None
+        raise error._as_kind(ShapeTextError, text=reader.text, position=at) from None
 
 
 _NUMBERS: Final = {

@@ -380,4 +380,4 @@ def element_type_argument(op: str, name: str, value: Any) -> PrimitiveType:
     try:
         return from_name(value) if isinstance(value, str) else from_dtype(value)
     except XlaError as error:
-        raise error.in_argument(op, name) from None
+        raise error._in_argument(op, name) from None

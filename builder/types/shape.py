@@ -885,7 +885,7 @@ class _Parser(TextReader):
         try:
             shape = array_shape(element_type, sizes)
         except ShapeInferenceError as error:
-            raise error.as_kind(ShapeTextError, text=self.text, position=start) from None
+            raise error._as_kind(ShapeTextError, text=self.text, position=start) from None
         if self.token != "{":
             return shape
         layout, places = read_layout(self)
@@ -1017,7 +1017,7 @@ def shape_argument(op: str, name: str, value: Any) -> Shape:
     try:
         return shape_of(value)
     except XlaError as error:
-        raise error.in_argument(op, name) from None
+        raise error._in_argument(op, name) from None
 
 
 def has_unbounded_sizes(shape: Shape) -> bool:

@@ -78,7 +78,7 @@ class TextReader:
         try:
             yield
         except ShapeInferenceError as error:
-            raise error.as_kind(ShapeTextError, text=self.text, position=position) from None
+            raise error._as_kind(ShapeTextError, text=self.text, position=position) from None
 
     def expect(self, token: str) -> None:
         """Move past `token`; raise if the current token is another one."""

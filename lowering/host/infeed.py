@@ -142,7 +142,7 @@ def _collect(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Shape:
     try:
         element_type = pt.from_dtype(array.dtype)
     except PrimitiveTypeError as error:
-        raise error.as_kind(
+        raise error._as_kind(
             ArgumentError, op="transfer_to_infeed", context=("transfer_to_infeed",)
         ) from None
     arrays.append(np.array(array, order="C", copy=True))

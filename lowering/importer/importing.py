@@ -300,7 +300,7 @@ def imported(
         raise
     except XlaError as error:  # not an error of an operation, which `Scope.record` completes
         context = ("to_computation", f"in @{tables.function}", *error.context)
-        raise error.as_kind(LoweringError, op="to_computation", context=context) from error
+        raise error._as_kind(LoweringError, op="to_computation", context=context) from error
     except RecursionError:  # of a nested tuple or list
         reason = "types or attributes are nested too deep"
         raise _error(f"in @{tables.function}: {reason}") from None

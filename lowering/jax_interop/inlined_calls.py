@@ -86,9 +86,9 @@ class NoDerivativeError(LoweringError):
         super().__init__(rule, op="to_jax", argument=argument, fix=fix)
         self.function = function
 
-    def renamed(self, op: str) -> Any:
+    def _renamed(self, op: str) -> Any:
         """Return the error that the user sees."""
-        return self.as_kind(LoweringError).renamed(op)
+        return self._as_kind(LoweringError)._renamed(op)
 
 
 def library_step(call: LibraryCall, where: str) -> Step:
@@ -115,7 +115,7 @@ def library_step(call: LibraryCall, where: str) -> Step:
             subject = "it" if error.function == call.name else error.function
             rule = f"{subject} has no derivative with respect to {error.argument}"
             context = ("to_jax", f"{call.name}{where}")
-            raise error.as_kind(LoweringError, rule=rule, context=context) from None
+            raise error._as_kind(LoweringError, rule=rule, context=context) from None
         return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
     return step

@@ -859,7 +859,7 @@ def transformation_errors(name: str) -> Iterator[None]:
     try:
         yield
     except XlaError as error:
-        raise error.renamed(name) from None
+        raise error._renamed(name) from None
     except RecursionError:
         rule = "jax can't transform computations that call each other this deep"
         fix = "record the ops of some instead of a call: xb.inline(computation, ...)"

@@ -178,7 +178,7 @@ def jax_function(op: str, computation: XlaComputation) -> Callable[..., Any]:
     try:
         return flat_function(computation)
     except XlaError as error:
-        raise error.renamed(op) from None
+        raise error._renamed(op) from None
 
 
 def check_effects(name: str, computation: XlaComputation) -> None:

@@ -51,7 +51,7 @@ def failure(
     context = ("to_computation", f"{op}{place_of(operation).rstrip(',')}", *inner)
     if isinstance(reason, XlaError):
         context += reason.context
-        return reason.as_kind(LoweringError, op=op, context=context, fix=fix or reason.fix)
+        return reason._as_kind(LoweringError, op=op, context=context, fix=fix or reason.fix)
     return LoweringError(reason, op=op, got=got, context=context, fix=fix)
 
 

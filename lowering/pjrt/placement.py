@@ -99,7 +99,7 @@ def share_memory(array: np.ndarray[Any, Any], device: jax.Device) -> jax.Array:
     try:
         element_type = pt.from_dtype(array.dtype)
     except PrimitiveTypeError as error:
-        raise error.as_kind(ArgumentError, op="share_memory", context=("share_memory",)) from None
+        raise error._as_kind(ArgumentError, op="share_memory", context=("share_memory",)) from None
     target = Target(intern_array(element_type, array.shape), sharding_of(device))
     shared: jax.Array = jax_arrays.share(
         in_order(array), target.aval, target.sharding, target.device

@@ -828,7 +828,7 @@ def jit(
     try:
         read_options(options)
     except OperandError as error:
-        raise error.renamed("jit") from None
+        raise error._renamed("jit") from None
     counts = read_counts(num_replicas, num_partitions, results)
     signature = Signature(name, function, donate, static, open_sizes)
     return JittedFunction(signature, device, options, counts)

@@ -65,7 +65,7 @@ def reporting(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     if inner[:1] == [known]:
                         inner.pop(0)
                 context = (_status(error), name, *inner)
-                raise error.as_kind(kind, op=name, context=context) from None
+                raise error._as_kind(kind, op=name, context=context) from None
             except (TypeError, ValueError, LookupError, AttributeError) as error:
                 # A conversion of an argument that has an unexpected type.
                 given = [*map(brief, arguments), *(f"{k}={brief(v)}" for k, v in named.items())]

@@ -269,7 +269,7 @@ def _old_function(
         except XlaError as error:
             if not has_wrong_type(name, arguments):
                 raise
-            raise error.as_kind(OperandError) from None
+            raise error._as_kind(OperandError) from None
 
     return old
 

@@ -210,7 +210,7 @@ F = "f32[2,8,8,3]"
         ),
         (
             lambda x: lib.avg_pool(x, [2, 2], [0, 2], "SAME", "NHWC", True),
-            "avg_pool: each entry of stride must be 1 or more, got [0, 2]",
+            "avg_pool: each entry of strides must be 1 or more, got [0, 2]",
         ),
         (
             lambda x: lib.avg_pool(x, [2, 2], [2, 2], [(0, 0)] * 4, "NHWC", True),

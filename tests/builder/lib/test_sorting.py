@@ -194,7 +194,7 @@ def test_an_operand_that_is_a_part_is_reduced_further() -> None:
         ),
         (
             lambda b, x: lib.approx_top_k(scores_and_indices(x, 1), last(b), 1, 2, DESCENDING),
-            "approx_top_k: reduction_dim must be a dimension of operand",
+            "approx_top_k: axis must be a dimension",
         ),
         (
             lambda b, x: lib.approx_top_k([x, x], last(b), 1, 1, DESCENDING),
@@ -234,7 +234,7 @@ def test_an_operand_that_is_a_part_is_reduced_further() -> None:
                 [b.constant(0.0, xb.f32)],
                 *(5, 0, lambda p, q: p > q, 0.5, False),
             ),
-            "reduction_dim must be a dimension of fixed or bounded size",
+            "axis must be a dimension of fixed or bounded size",
         ),
         (
             lambda b, x: lib.approx_top_k_reduction_output_size(9, 1, 1, "a", False),

@@ -91,12 +91,16 @@ def test_facts_are_changed_where_more_is_known() -> None:
         return [error.op, error.argument, str(error).partition("it must")[0]]
 
     assert facts(error()) == ["dot", None, "dot: "]
-    assert facts(error().renamed("matmul")) == ["matmul", None, "matmul: "]
-    assert facts(error().in_call("softmax")) == ["softmax", None, "softmax: dot: "]
-    assert facts(error().in_argument("while_", "body")) == ["while_", "body", "while_: body: dot: "]
-    nested = error().in_argument("while_", "body").renamed("While")
+    assert facts(error()._renamed("matmul")) == ["matmul", None, "matmul: "]
+    assert facts(error()._in_call("softmax")) == ["softmax", None, "softmax: dot: "]
+    assert facts(error()._in_argument("while_", "body")) == [
+        "while_",
+        "body",
+        "while_: body: dot: ",
+    ]
+    nested = error()._in_argument("while_", "body")._renamed("While")
     assert facts(nested) == ["While", "body", "While: body: dot: "]
-    other = error().as_kind(lowering.errors.LoweringError, op="lower", detail="report")
+    other = error()._as_kind(lowering.errors.LoweringError, op="lower", detail="report")
     assert facts(other) == ["lower", None, "dot: "]
     assert (type(other), other.detail) == (lowering.errors.LoweringError, "report")
 

@@ -340,7 +340,7 @@ def test_arguments_in_files(tmp_path: Path) -> None:
 
 
 def with_defect(name: str) -> tuple[xb.XlaComputation, list[Any]] | None:
-    """Return a program of 200 ops around the reproducer of a defect, and its arguments."""
+    """Return a program of about 100 ops around the reproducer of a defect, and its arguments."""
     reproducer = read(name)
     if reproducer.replicas * reproducer.partitions > 1:
         return None
@@ -355,17 +355,17 @@ def with_defect(name: str) -> tuple[xb.XlaComputation, list[Any]] | None:
     parameters = [b.parameter(p.shape, f"p{n}") for n, p in enumerate(part.parameters)]
     result = xb.inline(part, *parameters) if parameters else b.inline(part)
     arrays = list(result) if result.shape.is_tuple else [result]
-    more = around(xb.sin(x), x, 66, seed=len(name))
+    more = around(xb.sin(x), x, 30, seed=len(name))
     return b.build(xb.tuple(more, *arrays)), [ONES, *reproducer.arguments]
 
 
-SOME = ("dot", "sort", "reduce", "scatter")
+SOME = ("sort", "scatter")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", SOME)
 def test_defects_of_xla(first: str, tmp_path: Path) -> None:
-    """A defect inside a program of 200 ops comes down to a few ops."""
+    """A defect inside a larger program comes down to a few ops."""
     names = [name for name in all_reproducers() if name.startswith(first)]
     is_bad = PlainXla(tmp_path)
     for name in names:

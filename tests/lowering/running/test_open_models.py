@@ -83,7 +83,7 @@ def test_a_gpt_of_any_batch_and_length(tmp_path: Path) -> None:
     for size in sizes:
         tokens, labels = RANDOM.integers(0, WORDS, (2, *size)).astype(np.int32)
         loss, updated = step(weights, tokens, labels)
-        want, slopes = jax.value_and_grad(jax_loss)(weights, tokens, labels)
+        want, slopes = jax.jit(jax.value_and_grad(jax_loss))(weights, tokens, labels)
         np.testing.assert_allclose(loss, want, rtol=1e-5)
         for new, old, slope in zip(*map(jax.tree.leaves, (updated, weights, slopes)), strict=True):
             np.testing.assert_allclose(new, old - 0.1 * slope, atol=1e-6)
@@ -97,9 +97,10 @@ def test_a_gpt_of_any_batch_and_length(tmp_path: Path) -> None:
     served = [
         RANDOM.integers(0, WORDS, (1 + n % 2, 1 + n % 10)).astype(np.int32) for n in range(40)
     ]
+    want_of = jax.jit(jax_gpt)
     with ThreadPoolExecutor(8) as threads:
         for tokens, got in zip(served, threads.map(lambda t: run(weights, t), served), strict=True):
-            np.testing.assert_allclose(got, jax_gpt(weights, tokens), atol=1e-5)
+            np.testing.assert_allclose(got, want_of(weights, tokens), atol=1e-5)
     assert len(run.compiled_for()) == len({tokens.shape for tokens in served}) == 10
 
 
@@ -124,9 +125,10 @@ def test_a_vision_transformer_of_any_batch() -> None:
     def gradients(p: Any, images: Any) -> Any:
         return lowering.gradients(lib.sum(xb.tanh(vit(p, images))), p)
 
+    slopes = jax.jit(jax.grad(lambda p, x: jnp.sum(jnp.tanh(jax_vit(p, x)))))
     for count in (1, 3):
         images = RANDOM.normal(size=(count, 8, 8, 3)).astype(np.float32)
-        want = jax.grad(lambda p, x: jnp.sum(jnp.tanh(jax_vit(p, x))))(weights, images)
+        want = slopes(weights, images)
         for got, expected in zip(
             *map(jax.tree.leaves, (gradients(weights, images), want)), strict=True
         ):

@@ -349,8 +349,9 @@ def _orders(
                 may_be(*pair) for pair in _values(placed)
             ):
                 yield placed
-    # The last argument by name, for a later parameter: xb.sort(x, dimension=0).
-    for p in [] if is_changed else positional[count:]:
+    # The last argument by name, for a later parameter: xb.sort(x, dimension=0). Not a text: shapes,
+    # types and options have one.
+    for p in [] if is_changed or isinstance(items[-1].value, str) else positional[count:]:
         if p.default is p.empty or p.kind is p.VAR_POSITIONAL:
             continue
         form = [*positional[: count - 1], p.replace(kind=p.KEYWORD_ONLY)]

@@ -563,7 +563,7 @@ def is_parameter(op: XlaOp) -> bool:
 
 def constant_value(op: XlaOp) -> np.ndarray[Any, Any] | None:
     """Return the elements of a constant; None for other ops."""
-    return op.attributes["value"] if op.opcode == "constant" else None
+    return op.attributes["value"] if is_constant(op) else None
 
 
 def is_constant(op: XlaOp) -> bool:

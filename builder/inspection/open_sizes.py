@@ -186,15 +186,16 @@ class JoinedSizes:
 
     def _follow_size(self, op: XlaOp) -> None:
         """Follow an op that computes a size, or a vector of sizes, from sizes."""
-        if op.opcode in ("convert", "reshape"):
-            self._values[op] = self._values[op.operands[0]]
-        elif op.opcode == "concatenate":
-            self._values[op] = list(chain.from_iterable(map(self.elements_of, op.operands)))
-        elif op.opcode == "slice":
-            names = "start_indices", "limit_indices", "strides"
-            (places,) = zip(*[op.attributes[name] for name in names], strict=True)
-            self._values[op] = self._values[op.operands[0]][slice(*places)]
-        elif is_size_check(op):
+        match op.opcode:
+            case "convert" | "reshape":
+                self._values[op] = self._values[op.operands[0]]
+            case "concatenate":
+                self._values[op] = list(chain.from_iterable(map(self.elements_of, op.operands)))
+            case "slice":
+                names = "start_indices", "limit_indices", "strides"
+                (places,) = zip(*[op.attributes[name] for name in names], strict=True)
+                self._values[op] = self._values[op.operands[0]][slice(*places)]
+        if is_size_check(op):
             condition = op.operands[0]
             if condition.attributes.get("comparison_direction") == "EQ":
                 (one,), (other,) = map(self.elements_of, condition.operands)

@@ -567,12 +567,13 @@ class _Counter:
         An empty list for other ops.
         """
         attributes, rows = op.attributes, self.rows
-        if op.opcode in ("call", "composite"):
-            return [(rows[attributes["to_apply"]], 1)]
-        if op.opcode == "conditional":
-            return [(self._most_expensive(attributes["branch_computations"]), 1)]
-        if op.opcode not in _LOOPS:
-            return []
+        match op.opcode:
+            case "call" | "composite":
+                return [(rows[attributes["to_apply"]], 1)]
+            case "conditional":
+                return [(self._most_expensive(attributes["branch_computations"]), 1)]
+            case opcode if opcode not in _LOOPS:
+                return []
         trips = trip_count(op)
         numbers = [op.id]
         if count > 1:

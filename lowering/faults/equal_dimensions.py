@@ -6,11 +6,12 @@ a computation that is applied several times has the same sizes each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from builder.graph.computation import XlaComputation
+from builder.graph.registry import registrar
 from builder.graph.xla_op import XlaOp, is_element
 from builder.ops.reshaping import equal_products
 from builder.schema import SCHEMAS
@@ -46,7 +47,8 @@ class EqualDimensions:
                 self.of[op] = self._dimensions(op)
         for part in every:
             for op in part.ops:
-                for one, other in (*self._required(op), *_equal_now(op, self.of)):
+                kept = _EQUAL_NOW.get(op.opcode)
+                for one, other in (*self._required(op), *(kept(op, self.of) if kept else ())):
                     self._join(one, other)
         self.sizes = {node.root: size for node, size in self._sizes.items()}
 
@@ -108,42 +110,62 @@ class _SizedOp:
             yield from zip(one, other, strict=True)
 
 
-def _equal_now(op: XlaOp, of: Mapping[XlaOp, Sequence[Dimensions]]) -> Iterator[tuple[Any, Any]]:
-    """Yield the dimensions that an op keeps, but need not keep in other programs.
+_Of = Mapping[XlaOp, Sequence[Dimensions]]
+_EQUAL_NOW: Final[dict[str, Callable[[XlaOp, _Of], Iterator[tuple[Any, Any]]]]] = {}
+"""Functions that yield the dimensions that an op keeps, but need not keep in other programs.
 
-    `Schema.equal_sizes` has only what holds for all sizes.
-    """
-    attributes, results = op.attributes, of[op]
-    if op.opcode == "broadcast_in_dim":
-        places = attributes["broadcast_dimensions"]
-        yield from zip(of[op.operands[0]][0], [results[0][d] for d in places], strict=True)
-    elif op.opcode == "reshape":
-        for old, new in parts_of_reshape(op):
-            if len(old) == len(new) == 1:
-                yield of[op.operands[0]][0][old[0]], results[0][new[0]]
-    elif op.opcode in ("slice", "dynamic_slice"):
-        yield from zip(of[op.operands[0]][0], results[0], strict=True)
-    elif op.opcode == "dynamic_update_slice":
-        yield from zip(of[op.operands[0]][0], of[op.operands[1]][0], strict=True)
-    elif op.opcode == "gather":
-        numbers = attributes["dimension_numbers"]
-        window = window_dimensions(op)
-        for d, place in zip(window, numbers.offset_dims, strict=True):
-            yield of[op.operands[0]][0][d], results[0][place]
-    elif op.opcode == "scatter":
-        window = window_dimensions(op)
-        places = attributes["dimension_numbers"].update_window_dims
-        for d, place in zip(window, places, strict=True):
-            yield of[op.operands[0]][0][d], of[op.operands[-1]][0][place]
-    elif op.opcode == "ragged_dot":
-        _, rhs, groups = [of[operand][0] for operand in op.operands]
-        for d in attributes["dimension_numbers"].rhs_group_dimensions:
-            yield rhs[d], groups[-1]
-    elif op.opcode == "scan":
-        yield from _equal_in_scan(op, of)
+`Schema.equal_sizes` has only what holds for all sizes.
+"""
+
+_equal_now = registrar(_EQUAL_NOW)
 
 
-def _equal_in_scan(op: XlaOp, of: Mapping[XlaOp, Sequence[Dimensions]]) -> Iterator[Any]:
+@_equal_now("broadcast_in_dim")
+def _equal_in_broadcast(op: XlaOp, of: _Of) -> Iterator[tuple[Any, Any]]:
+    places = op.attributes["broadcast_dimensions"]
+    yield from zip(of[op.operands[0]][0], [of[op][0][d] for d in places], strict=True)
+
+
+@_equal_now("reshape")
+def _equal_in_reshape(op: XlaOp, of: _Of) -> Iterator[tuple[Any, Any]]:
+    for old, new in parts_of_reshape(op):
+        if len(old) == len(new) == 1:
+            yield of[op.operands[0]][0][old[0]], of[op][0][new[0]]
+
+
+@_equal_now("slice", "dynamic_slice")
+def _equal_in_slice(op: XlaOp, of: _Of) -> Iterator[tuple[Any, Any]]:
+    yield from zip(of[op.operands[0]][0], of[op][0], strict=True)
+
+
+@_equal_now("dynamic_update_slice")
+def _equal_in_update(op: XlaOp, of: _Of) -> Iterator[tuple[Any, Any]]:
+    yield from zip(of[op.operands[0]][0], of[op.operands[1]][0], strict=True)
+
+
+@_equal_now("gather")
+def _equal_in_gather(op: XlaOp, of: _Of) -> Iterator[tuple[Any, Any]]:
+    numbers = op.attributes["dimension_numbers"]
+    for d, place in zip(window_dimensions(op), numbers.offset_dims, strict=True):
+        yield of[op.operands[0]][0][d], of[op][0][place]
+
+
+@_equal_now("scatter")
+def _equal_in_scatter(op: XlaOp, of: _Of) -> Iterator[tuple[Any, Any]]:
+    places = op.attributes["dimension_numbers"].update_window_dims
+    for d, place in zip(window_dimensions(op), places, strict=True):
+        yield of[op.operands[0]][0][d], of[op.operands[-1]][0][place]
+
+
+@_equal_now("ragged_dot")
+def _equal_in_ragged_dot(op: XlaOp, of: _Of) -> Iterator[tuple[Any, Any]]:
+    _, rhs, groups = [of[operand][0] for operand in op.operands]
+    for d in op.attributes["dimension_numbers"].rhs_group_dimensions:
+        yield rhs[d], groups[-1]
+
+
+@_equal_now("scan")
+def _equal_in_scan(op: XlaOp, of: _Of) -> Iterator[tuple[Any, Any]]:
     """Yield the dimensions of a scan that are equal to those of its computation."""
     along, carried = op.attributes["scan_dimension"], op.attributes["num_carries"]
     computation = op.attributes["to_apply"]

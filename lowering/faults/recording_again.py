@@ -396,10 +396,11 @@ def _control_flow(call: _Call) -> XlaOp:
     applied = called_in(call.attributes)
     given = [shapes] * len(applied)
     results = [call.expected] * len(applied)
-    if call.op.opcode == "conditional":
-        given = [[shape] for shape in shapes[1:]]
-    elif call.op.opcode == "while":
-        results = [call.attributes["condition"].root.shape, *shapes]
+    match call.op.opcode:
+        case "conditional":
+            given = [[shape] for shape in shapes[1:]]
+        case "while":
+            results = [call.attributes["condition"].root.shape, *shapes]
     for computation, operands, result in zip(applied, given, results, strict=True):
         accepted = [p.shape for p in computation.parameters]
         if accepted != operands or computation.root.shape is not result:

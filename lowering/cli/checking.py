@@ -36,12 +36,18 @@ if TYPE_CHECKING:
     "a device, such as cpu:0. Or a file with another program of the same function, such as the "
     "original of a port: values are matched by their elements.",
 )
+@click.option(
+    "--ulps",
+    type=click.FloatRange(min=0),
+    help="The tolerance of all operations; by default each has its own.",
+)
 @json_option
 def compare(
     computation: XlaComputation,
     arguments: list[Any],
     device: str | None,
     reference: str,
+    ulps: float | None,
     as_json: bool,
 ) -> None:
     """Compare a device with StableHLO's reference interpreter.
@@ -60,7 +66,7 @@ def compare(
         other = functions_inlined(opened(reference).computation())
     with ended_by_interrupt():
         comparison = compare(
-            functions_inlined(computation), *arguments, device=device, reference=other
+            functions_inlined(computation), *arguments, device=device, reference=other, ulps=ulps
         )
     if as_json:
         print_json(comparison.as_dict())
@@ -106,6 +112,12 @@ def _is_inlined(op: XlaOp) -> bool:
     show_default=True,
     help="The reference of --differs. f64: the CPU, in double precision. Or a device.",
 )
+@click.option(
+    "--ulps",
+    type=click.FloatRange(min=0),
+    help="The tolerance of --differs. Pass one near the difference, or the smallest difference "
+    "that remains may be another one.",
+)
 @click.option("--nan", is_flag=True, help="A result has a NaN or an infinity, and no argument has.")
 @click.option(
     "--error", metavar="TEXT", help="The error of the compiler or the device contains TEXT."
@@ -130,6 +142,7 @@ def minimize(
     crashes: bool,
     differs: bool,
     reference: str,
+    ulps: float | None,
     nan: bool,
     error: str | None,
     command: str | None,
@@ -153,7 +166,7 @@ def minimize(
     if command is not None:
         is_bad = faults.command(command)
     elif differs:
-        is_bad = faults.differs(device, reference=reference)
+        is_bad = faults.differs(device, reference=reference, ulps=ulps)
     elif nan:
         is_bad = faults.is_not_finite(device)
     else:
@@ -166,7 +179,7 @@ def minimize(
         if close is not None:
             close()
     written = found.save(output)
-    show(str(found), f"written: {', '.join(written)}")
+    show(*str(found).splitlines(), f"written: {', '.join(written)}")
 
 
 @subcommand("test")

@@ -19,6 +19,7 @@ import numpy as np
 from builder.errors import OperandError, XlaError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
+from builder.graph.xla_op import constant_value
 from builder.types.shape import ArrayShape, ProgramShape, leaves
 from lowering.errors import CompileError, ExecutionError, LoweringError
 from lowering.interpreter.comparing import compare
@@ -213,6 +214,8 @@ def differs(
 def is_not_finite(device: DeviceLike = None) -> Predicate:
     """Return the predicate that a result has a NaN or an infinity, although no argument has one.
 
+    If the program has an infinite constant, such as that of a mask, only NaNs count.
+
     Args:
         device: a jax.Device, "cpu", "gpu:1", ...; None for jax's default device.
 
@@ -228,22 +231,30 @@ def is_not_finite(device: DeviceLike = None) -> Predicate:
     target = device_argument("is_not_finite", device)
 
     def predicate(computation: XlaComputation, /, *arguments: Any) -> bool:
-        if not _are_finite(arguments):
+        if not _are_all(np.isfinite, arguments):
             return False
+        parts = (computation, *computation.called_computations())
+        constants = [constant_value(op) for part in parts for op in part.ops]
+        is_right = np.isfinite if _are_all(np.isfinite, constants) else _is_number
         try:
-            return not _are_finite(compile(computation, target)(*arguments))
+            return not _are_all(is_right, compile(computation, target)(*arguments))
         except XlaError:
             return False
 
     return predicate
 
 
-def _are_finite(values: Any) -> bool:
+def _is_number(array: np.ndarray[Any, Any]) -> Any:
+    return ~np.isnan(array)
+
+
+def _are_all(test: Callable[[Any], Any], values: Any) -> bool:
+    """Return whether all inexact elements of arrays pass a test; None is no array."""
     for leaf in jax.tree.leaves(values):
         array = np.asarray(leaf)
         if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact):
             wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-            if not np.isfinite(wide).all():
+            if not test(wide).all():
                 return False
     return True
 

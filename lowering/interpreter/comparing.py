@@ -236,7 +236,7 @@ class Comparison(Displayed):
         if first is None and not self.agrees:
             lines.append(
                 "  each op agrees by itself; lowering.minimize finds the ops that differ together, "
-                "with lowering.faults.differs(device, reference=...)"
+                "with lowering.faults.differs(device, ulps=..., reference=...)"
             )
         if self.left_out:
             listed = ", ".join(f"op {op.id} {op.opcode}" for op in self.left_out[:5])

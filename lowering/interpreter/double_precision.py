@@ -67,7 +67,7 @@ def in_double(computation: XlaComputation) -> InDouble:
         wide = [_converted(operand, _wider(operand.shape)) for operand in operands]
         result = copy_op(op, tuple(wide), operands.builder, _attributes(op))
         result.shape = _wider(op.shape)
-        return _converted(result, op.shape)
+        return _rounded(result, op.shape)
 
     wide = computation.replace(recorded, nested=True)
     return InDouble(wide, ops, [op for op in left_out if op.builder is computation.root.builder])
@@ -104,6 +104,29 @@ def _converted(value: XlaOp, shape: Shape) -> XlaOp:
         return xb.tuple(*[_converted(*pair) for pair in zip(value, shape.elements, strict=True)])
     assert isinstance(shape, ArrayShape)
     return xb.convert_element_type(value, shape.element_type)
+
+
+def _rounded(value: XlaOp, shape: Shape) -> XlaOp:
+    """Convert a value to the types of a shape, rounded also where it is only read in f64.
+
+    XLA leaves out a conversion to f32 and back.
+    """
+    if isinstance(shape, TupleShape):
+        return xb.tuple(*[_rounded(*pair) for pair in zip(value, shape.elements, strict=True)])
+    if value.shape is shape:
+        return value
+    assert isinstance(shape, ArrayShape)
+    bits = _BITS.get(shape.element_type.real_type)
+    if bits is not None and shape.element_type.is_complex:
+        real, imag = (xb.reduce_precision(part, *bits) for part in (xb.real(value), xb.imag(value)))
+        value = xb.complex(real, imag)
+    elif bits is not None:
+        value = xb.reduce_precision(value, *bits)
+    return xb.convert_element_type(value, shape.element_type)
+
+
+_BITS: Final = {pt.f32: (8, 23), pt.f16: (5, 10), pt.bf16: (8, 7)}
+"""The numbers of bits of the exponent and of the mantissa."""
 
 
 def _attributes(op: XlaOp) -> Mapping[str, Any]:

@@ -339,6 +339,19 @@ def test_arguments_in_files(tmp_path: Path) -> None:
         assert (one.dtype, one.tolist()) == (other.dtype, other.tolist())
 
 
+def test_an_infinite_constant_is_no_fault() -> None:
+    """A masked softmax whose exponential overflows: not the constant of the mask is at fault."""
+    b = xb.XlaBuilder("masked")
+    x = b.parameter(xb.f32[4], "x")
+    masked = xb.select(xb.lt(b.iota(xb.s32[4], 0), 2), x, float("-inf"))
+    powers = xb.exp(masked)
+    model = b.build(powers / xb.broadcast_in_dim(lib.sum(powers), [4], []))
+    is_bad = lowering.faults.is_not_finite("cpu")
+    assert not is_bad(model, ONES[:4])
+    found = lowering.minimize(model, is_bad, np.float32([100, 100, 0, 0]))
+    assert opcodes(found.computation) == ["exponential"]
+
+
 def with_defect(name: str) -> tuple[xb.XlaComputation, list[Any]] | None:
     """Return a program of about 100 ops around the reproducer of a defect, and its arguments."""
     reproducer = read(name)

@@ -14,7 +14,10 @@ from tables import each_row
 import builder as xb
 import lowering
 from examples import recorded_by_example
+from lowering.interpreter.double_precision import in_double
+from lowering.interpreter.instrumentation import with_results
 from lowering.interpreter.tolerances import distances
+from lowering.jaxlib_api import versions
 
 X = np.float32([[0.5, -1.0], [2.0, 3.0]])
 
@@ -240,6 +243,25 @@ class TestDoublePrecision:
                 compared |= {each.op.opcode for each in found.ops}
         assert {"dot_general", "reduce", "convolution", "erf", "fft", "cholesky"} <= compared
         assert len(compared) > 70
+
+    @pytest.mark.usefixtures("optimized")
+    @pytest.mark.parametrize("element_type", [xb.f32, xb.bf16, xb.c64])
+    def test_values_between_ops_are_rounded(self, element_type: xb.PrimitiveType) -> None:
+        """A square is that of the type, though the subtraction reads it in f64."""
+        b = xb.XlaBuilder("model")
+        x, y = (b.parameter(element_type[3], name) for name in "xy")
+        square = x * x
+        model = b.build(xb.sub(square, y))
+        wide = in_double(model)
+        program = with_results(wide.computation, [wide.ops[square], wide.ops[model.root]])
+        number = np.array([1.2345678, 3000.032, -2.3]).astype(element_type.dtype)
+        exact = (number * number).astype(element_type.dtype)
+        # XLA's newer code generator leaves out conversions to f32 and back.
+        is_new = versions.jaxlib_version() >= "0.12"
+        options = {} if is_new else {"xla_cpu_use_fusion_emitters": True}
+        _, got, difference = lowering.compile(program, "cpu", options=options)(number, exact)
+        np.testing.assert_array_equal(got, exact)
+        np.testing.assert_array_equal(difference, np.zeros(3, element_type.dtype))
 
     def test_loops_and_branches(self) -> None:
         b = xb.XlaBuilder("model")

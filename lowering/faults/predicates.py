@@ -249,7 +249,7 @@ def _is_number(array: np.ndarray[Any, Any]) -> Any:
 
 
 def _are_all(test: Callable[[Any], Any], values: Any) -> bool:
-    """Return whether all inexact elements of arrays pass a test; entries that are None are skipped."""
+    """Return whether all inexact elements of arrays pass a test; None stands for no array."""
     for leaf in jax.tree.leaves(values):
         array = np.asarray(leaf)
         if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact):

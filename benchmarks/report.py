@@ -134,7 +134,7 @@ from few rounds, listed below the table.
 ## The first build in a fresh process
 
 The CPU time of a process that has imported only NumPy, until a graph is lowered. It consists of
-imports (xlabuilder and jax, on which it depends, or jax alone), recording (for jax: the trace) and
+imports (xlabuilder, which lowers without jax, or jax), recording (for jax: the trace) and
 lowering. Compiled Python modules are on disk already. All other one-time work of a process is
 included: MLIR contexts, and caches of shapes, of signatures and of primitives.
 """,
@@ -205,7 +205,7 @@ thread also waits for the others.
 ## The start of a saved executable
 
 The CPU time of a fresh process that has imported only NumPy, until the first result of a program
-whose machine code is in a file. `import` is that of xlabuilder with jax, on which it depends, or of
+whose machine code is in a file. `import` is that of xlabuilder with jax, which runs programs, or of
 jax alone. jax's file is written by `jax.experimental.serialize_executable`. In the last row
 jax.jit traces, lowers and compiles the program instead, and `load` contains that.
 """,

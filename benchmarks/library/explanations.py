@@ -73,10 +73,16 @@ _CAUSES: Final = (
         "For large matrices the select takes as long.",
     ),
     Cause(
-        ("f32 small",),
+        ("f32 small", "f32 large"),
         ("eigh", "eigvalsh", "svd"),
         "The elements are checked before LAPACK is called, because its routines may loop forever "
-        "on NaNs. For small matrices this takes as long as LAPACK.",
+        "on NaNs. For small matrices this takes as long as LAPACK, for 256 rows a tenth of it.",
+    ),
+    Cause(
+        _SMALL,
+        ("indices_along",),
+        "Nearly all of the 7 us is the call itself, which takes up to 1 us more or less from one "
+        "program to another.",
     ),
     Cause(
         _SMALL,

@@ -10,5 +10,4 @@ writer = load_script("tools/write_derivatives.py")
 
 def test_the_table_is_current() -> None:
     text = (ROOT / "docs/jax.md").read_text(encoding="utf-8")
-    assert text.count(writer.BEGIN) == text.count(writer.END) == 1
     assert writer.with_table(text, writer.table()) == text, "run `make docs` and read what changed"

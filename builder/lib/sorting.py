@@ -307,8 +307,8 @@ def approx_top_k_reduction_output_size(
         top_k: the number of elements.
         recall_target: the recall, above 0 and at most 1.
         aggregate_to_topk: whether the k largest of the remaining elements are selected.
-        input_size_override: if not negative, the size from which the recall is computed: the
-            dimension's size in the array of which the operand is a part.
+        input_size_override: if not negative, the size from which the recall is computed, for an
+            operand that is a part of an array: the size of the dimension in that array.
 
     Returns:
         The size of the result, and the logarithm of the window's size to base 2; k and -1 if the

@@ -156,8 +156,8 @@ def without_internal_frames(public: F) -> F:
     """Return a public function or class whose errors are raised without internal frames.
 
     Args:
-        public: a function, of which a wrapper is returned; or a class, whose ``__init__`` is
-            wrapped.
+        public: a function, or a class. A wrapper of the function is returned; the class gets a
+            wrapper of its ``__init__``.
     """
     if isinstance(public, type):
         public.__init__ = without_internal_frames(public.__init__)  # type: ignore[misc]  # wrapped

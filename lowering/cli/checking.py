@@ -118,7 +118,12 @@ def _is_inlined(op: XlaOp) -> bool:
     help="The tolerance of --differs. Pass one near the difference, or the smallest difference "
     "that remains may be another one.",
 )
-@click.option("--nan", is_flag=True, help="A result has a NaN or an infinity, and no argument has.")
+@click.option(
+    "--nan",
+    is_flag=True,
+    help="A result has a NaN or an infinity, and no argument has. If the program has an infinite "
+    "constant: a NaN.",
+)
 @click.option(
     "--error", metavar="TEXT", help="The error of the compiler or the device contains TEXT."
 )

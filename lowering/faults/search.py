@@ -130,7 +130,7 @@ def attempt(search: Search, change: Callable[[], Program]) -> Program | None:
 
 
 def loops_in(computation: XlaComputation) -> list[XlaOp]:
-    """Return the loops of a computation and of those that it applies."""
+    """Return the loops in a computation and in the computations that it applies."""
     return [op for part in all_parts(computation) for op in part.ops if op.opcode == "while"]
 
 

@@ -529,7 +529,7 @@ def _reference(
         run = reference_values(source, flat, target, timeout)
         return _ReferenceRun("StableHLO's reference interpreter", *run)
     if isinstance(reference, str) and reference == "f64":
-        return _ReferenceRun(_DOUBLE, *_double_values(source, arguments))
+        return _ReferenceRun(_DOUBLE, *double_values(source, arguments))
     options = None
     if isinstance(reference, Mapping):
         options = reference
@@ -702,7 +702,7 @@ def reference_values(
     return values, unsupported
 
 
-def _double_values(
+def double_values(
     computation: XlaComputation, arguments: Sequence[Any]
 ) -> tuple[Values, list[XlaOp]]:
     """Return the value of each op computed in f64 on the CPU, and the ops that are not."""

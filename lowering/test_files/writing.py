@@ -27,7 +27,12 @@ from builder.types import primitive_type as pt
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import ArgumentError, LoweringError, ModuleFileError
 from lowering.interpreter import tolerances
-from lowering.interpreter.comparing import Values, nested_arguments, reference_values
+from lowering.interpreter.comparing import (
+    Values,
+    double_values,
+    nested_arguments,
+    reference_values,
+)
 from lowering.interpreter.evaluating import flat_arguments
 from lowering.interpreter.instrumentation import with_results
 from lowering.ops.registry import place
@@ -81,8 +86,9 @@ def write_test(
         path: the file to write; for `by_op` the folder, which is created.
         args: the arguments, as for a compiled computation.
         reference: where the expected results come from: "interpreter" is StableHLO's reference
-            interpreter, and the CPU for ops that it does not support; a device runs the program on
-            it; a sequence has an array for each array of the result.
+            interpreter, and the CPU for ops that it does not support; "f64" is the CPU, which
+            computes each inexact op in double precision and rounds its result; a device runs the
+            program on it; a sequence has an array for each array of the result.
         by_op: write a file for each different op of the computation instead, with the operands that
             it has in the program. Ops are equal if their opcodes, attributes and shapes are. Ops of
             applied computations are part of the op that applies them.
@@ -120,13 +126,13 @@ def write_test(
     flat, _ = flat_arguments(computation, args, {}, "write_test")
     is_given = isinstance(reference, (tuple, list))
     if not is_given and not isinstance(reference, (str, jax.Device)):
-        rule = "reference must be 'interpreter', a device, or a list of arrays"
+        rule = "reference must be 'interpreter', 'f64', a device, or a list of arrays"
         raise error_of(OperandError, "write_test", rule, got=brief(reference))
     given = list(reference) if is_given else None
     if flag("write_test", "by_op", by_op):
         if given is not None:
             rule = "by_op needs the values of all ops"
-            fix = 'pass reference="interpreter", or a device'
+            fix = 'pass reference="interpreter" or "f64", or a device'
             raise error_of(ArgumentError, "write_test", rule, fix, got=brief(reference))
         return _write_ops(computation, name, flat, reference)
     if given is None:
@@ -159,9 +165,11 @@ def _values(computation: XlaComputation, flat: Sequence[Any], reference: Any) ->
     """Return the value of each op, from the interpreter or a device."""
     if reference == "interpreter":
         return reference_values(computation, flat, device_argument("write_test", "cpu"), None)[0]
+    arguments = nested_arguments(computation, flat)
+    if reference == "f64":
+        return double_values(computation, arguments)[0]
     target = device_argument("write_test", reference)
     program = with_results(computation, computation.ops)
-    arguments = nested_arguments(computation, flat)
     _, *values = compile(program, target)(*arguments)
     return dict(zip(computation.ops, values, strict=True))
 

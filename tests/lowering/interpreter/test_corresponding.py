@@ -135,7 +135,7 @@ def test_other_parameters_are_refused() -> None:
 
 
 def values_with_neighbors(dtype: Any) -> list[np.ndarray[Any, Any]]:
-    """Arrays of one shape, many of which differ by a few ulps, in one element, or in their NaNs."""
+    """Arrays of one shape: many differ by a few ulps, in one element, or in their NaNs."""
     random = np.random.default_rng(0)
     arrays = []
     for scale in (1e-3, 1.0, 1e4):

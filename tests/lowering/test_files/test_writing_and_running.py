@@ -76,13 +76,24 @@ def test_one_file_for_each_different_op(tmp_path: Path) -> None:
     assert f"{product[0, 0]:.4f}"[:6] in start  # an operand has its value in the program
 
 
-@each_row("reference", ["cpu", jax.devices("cpu")[1]])
+@each_row("reference", ["cpu", "f64", jax.devices("cpu")[1]])
 def test_results_of_a_device(reference: Any, tmp_path: Path) -> None:
     path = tmp_path / "model.mlir"
     lowering.write_test(model, path, *ARGUMENTS, reference=reference)
     assert lowering.run_test(path, "cpu")[0].passed
     files = lowering.write_test(model, tmp_path, *ARGUMENTS, reference=reference, by_op=True)
     assert len(files) == 6
+
+
+def test_results_in_double_precision(tmp_path: Path) -> None:
+    """The sum of f32 in one order loses what f64 keeps."""
+    x = np.float32([1e8, *[1.0] * 64, -1e8])
+    b = xb.XlaBuilder("total")
+    total = b.build(xb.reduce(b.parameter(xb.f32[66], "x"), 0.0, xb.add, [0]))
+    (path,) = lowering.write_test(total, tmp_path / "total.mlir", x, reference="f64")
+    assert "dense<6.400000e+01>" in Path(path).read_text()
+    (path,) = lowering.write_test(total, tmp_path / "total.mlir", x)
+    assert "dense<6.400000e+01>" not in Path(path).read_text()
 
 
 def test_results_of_the_caller(tmp_path: Path) -> None:

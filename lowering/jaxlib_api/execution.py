@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from builder.support.frames import without_internal_frames
 from lowering.jaxlib_api.native import jax_extension
 from lowering.jaxlib_api.versions import jaxlib_version
 
@@ -77,7 +76,19 @@ _ONLY_LEAVES: Final[Any] = jax_extension.pytree.PyTreeRegistry(
 """A pytree registry for which containers are leaves: calls with container arguments run Python."""
 
 _MAX_SIGNATURES: Final = 16
-"""The number of argument signatures that a function of `direct_caller` caches."""
+"""The number of argument signatures that a function of `array_caller` caches."""
+
+Missed = tuple[Any, _CallData | None, bool]
+"""What an `OnMiss` returns. The third element is False: no program is to be compiled again."""
+
+OnMiss = Callable[..., Missed]
+"""A function that executes a call whose signature is not cached.
+
+It takes the arguments of the call, and returns the result and a `call_data`, with which jaxlib
+executes later calls of this signature, passing the arrays unchanged. None instead of a `call_data`
+makes later calls run the function too. Calls with NumPy arrays always do, so it is called directly,
+and itself removes this library's frames from errors.
+"""
 
 
 def call_data(
@@ -106,72 +117,35 @@ def call_data(
     )
 
 
-def tree_caller(
-    name: str, capacity: int, otherwise: Callable[..., tuple[Any, Any]]
-) -> Callable[..., Any]:
+def tree_caller(name: str, capacity: int, on_miss: OnMiss) -> Callable[..., Any]:
     """Return a function of nested arguments that uses the fast path of jax.jit in jaxlib.
 
     jaxlib flattens the arguments like jax.tree_util and computes a signature of the structure and
-    the arrays (see `direct_caller`). If `otherwise` has returned a `call_data` for an equal
-    signature, jaxlib executes the program without running Python. If not, jaxlib calls `otherwise`.
+    the arrays: the type, sizes, sharding and memory layout of each, and whether it is committed or
+    deleted. If `on_miss` has returned a `call_data` for an equal signature, jaxlib executes the
+    program without running Python. If not, jaxlib calls `on_miss`.
 
     Args:
         name: the name for jax's profiler.
         capacity: the number of signatures to cache.
-        otherwise: a function of the arguments that returns the result and a `call_data`. jaxlib
-            executes later calls of this signature with the `call_data`, passing the arrays
-            unchanged. None instead of a `call_data` makes later calls run `otherwise` too.
+        on_miss: see `OnMiss`.
     """
-    registry = jax_extension.pytree.default_registry()
-    return _fast_caller(name, capacity, registry, otherwise)
+    return _fast_caller(name, capacity, jax_extension.pytree.default_registry(), on_miss)
 
 
-def direct_caller(
-    loaded: Any,
-    name: str,
-    sharding: Any,
-    count: int,
-    results: Sequence[Any],
-    nesting: Any,
-    otherwise: Callable[..., tuple[Any, bool]],
-) -> Callable[..., Any]:
-    """Return a function that executes a LoadedExecutable of one device by jax.jit's fast path.
+def array_caller(name: str, on_miss: OnMiss) -> Callable[..., Any]:
+    """Return a function like that of `tree_caller`, whose arguments are arrays.
 
-    jaxlib computes a signature of the arguments: the type, sizes, sharding and memory layout of
-    each array, and whether the array is committed or deleted. If an equal signature is cached,
-    jaxlib executes the program without running Python. If not, jaxlib calls `otherwise`.
-
-    Args:
-        loaded: the LoadedExecutable.
-        name: the name for jax's profiler.
-        sharding: the sharding of all arguments and results.
-        count: the number of arguments.
-        results: a jax.core.ShapedArray for each result.
-        nesting: the nesting of the results in tuples, with a 0 for each result.
-        otherwise: a function of the arguments that returns the result, and whether jaxlib may
-            execute later calls of this signature, passing the arguments unchanged.
+    jaxlib calls `on_miss` for arguments that are containers.
     """
-    structure = jax_extension.pytree.default_registry().flatten(nesting)[1]
-    data = call_data(loaded, sharding, count, results, structure)
-
-    def with_data(*arguments: Any, **by_name: Any) -> tuple[Any, _CallData | None]:
-        result, is_reusable = otherwise(*arguments, **by_name)
-        return result, data if is_reusable else None
-
-    return _fast_caller(name, _MAX_SIGNATURES, _ONLY_LEAVES, with_data)
+    return _fast_caller(name, _MAX_SIGNATURES, _ONLY_LEAVES, on_miss)
 
 
-def _fast_caller(
-    name: str, capacity: int, registry: Any, otherwise: Callable[..., tuple[Any, Any]]
-) -> Callable[..., Any]:
+def _fast_caller(name: str, capacity: int, registry: Any, on_miss: OnMiss) -> Callable[..., Any]:
     """Return a function of jax.jit's fast path in jaxlib, with a signature cache of its own."""
 
-    @without_internal_frames  # the first Python function of a call
-    def on_miss(*arguments: Any, **by_name: Any) -> tuple[Any, Any, bool]:
-        return *otherwise(*arguments, **by_name), False
-
     def without_jit(*arguments: Any, **by_name: Any) -> Any:  # under jax.disable_jit
-        return otherwise(*arguments, **by_name)[0]
+        return on_miss(*arguments, **by_name)[0]
 
     cache = jax_extension.PjitFunctionCache(capacity=capacity)
     call: Callable[..., Any] = jax_extension.pjit(

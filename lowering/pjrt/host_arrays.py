@@ -10,7 +10,7 @@ import numpy as np
 
 from builder.errors import error_of
 from builder.graph.xla_op import XlaOp
-from builder.types import foreign_arrays
+from builder.types import foreign_arrays, primitive_type as pt
 from builder.types.expected_arrays import NestingError, array_for, describe_array, flatten_value
 from builder.types.foreign_arrays import UnreadableArrayError, read_array
 from builder.types.shape import ArrayShape, ProgramShape, Shape, TokenShape, TupleShape, leaves
@@ -21,9 +21,12 @@ from lowering.mlir.types import leaf_paths
 
 _JaxArray: Final = jax_arrays.array_type
 
-TRUNCATED_BY_JAX: Final = frozenset(map(np.dtype, ("f8", "i8", "u8", "c16")))
-"""The dtypes f64, s64, u64 and c128: if jax's x64 flag is off, jaxlib converts NumPy arrays of
-these dtypes to f32, s32, u32 and c64."""
+TRANSFERRED: Final = frozenset(
+    t.dtype for t in pt.ALL if t not in (pt.s64, pt.u64, pt.f64, pt.c128)
+)
+"""The dtypes of the NumPy arrays that jaxlib transfers unchanged.
+
+If jax's x64 flag is off, jaxlib converts 64-bit elements to f32, s32, u32 and c64."""
 
 
 def copy_numpy(values: Sequence[Any]) -> Sequence[Any] | None:
@@ -34,27 +37,27 @@ def copy_numpy(values: Sequence[Any]) -> Sequence[Any] | None:
 
     Returns:
         The arguments with copied NumPy arrays; `values` itself if all are jax.Arrays. None if a
-        value has another type, if jaxlib would convert an array (see `TRUNCATED_BY_JAX`), or if
-        there is not enough memory.
+        value has another type, if jaxlib would convert an array (see `TRANSFERRED`), or if there is
+        not enough memory.
     """
     arrays = []
     is_same = True
-    for value in values:
-        if type(value) is _JaxArray:
-            arrays.append(value)
-            continue
-        is_same = False
-        if type(value) is np.ndarray:
-            if value.dtype in TRUNCATED_BY_JAX or not value.dtype.isnative:
-                return None
-            try:
+    try:
+        for value in values:
+            if type(value) is np.ndarray:
+                if value.dtype not in TRANSFERRED:
+                    return None
                 arrays.append(value.copy())
-            except MemoryError:
+                is_same = False
+            elif type(value) is _JaxArray:
+                arrays.append(value)
+            elif isinstance(value, np.generic) and value.dtype in TRANSFERRED:
+                arrays.append(np.asarray(value))
+                is_same = False
+            else:
                 return None
-        elif isinstance(value, np.generic) and value.dtype not in TRUNCATED_BY_JAX:
-            arrays.append(np.asarray(value))
-        else:
-            return None
+    except MemoryError:
+        return None
     return values if is_same else arrays
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,13 +9,13 @@ import jax
 import numpy as np
 
 from builder.errors import XlaError
-from builder.support.frames import without_internal_frames
+from builder.support.frames import remove_internal_frames, without_internal_frames
 from builder.types.shape import ArrayShape, TupleShape, leaves
 from lowering.host.callbacks import raise_failure
 from lowering.jaxlib_api import compilation, execution
 from lowering.pjrt.devices import sharding_of
 from lowering.pjrt.host_arrays import (
-    TRUNCATED_BY_JAX,
+    TRANSFERRED,
     bounded_dimensions,
     copy_numpy,
     result_packer,
@@ -149,41 +148,47 @@ def direct_call(loaded: Any, steps: Steps) -> Callable[..., Any] | None:
 
     The first call with jax.Arrays of some description (count, type, sizes, device, memory layout,
     not deleted) executes the steps. For later calls with the same description jaxlib executes the
-    program without Python. Return None if every call needs the steps.
+    program without Python. A call with NumPy arrays copies them, and calls a second function of
+    jaxlib, which transfers the copies. Return None if every call needs the steps.
     """
     results = steps.direct_results
     if results is None:
         return None
-    arguments = steps.arguments
-    nesting = steps.pack([0] * len(results))
-    program = loaded, steps.info.name, arguments.sharding, len(arguments.leaves), results, nesting
-    caller = functools.partial(execution.direct_caller, *program)
+    arguments, name = steps.arguments, steps.info.name
+    structure = flatten(steps.pack([0] * len(results)))[1]
+    data = execution.call_data(
+        loaded, arguments.sharding, len(arguments.leaves), results, structure
+    )
 
-    def call_with_arrays(*args: Any, **by_name: Any) -> tuple[Any, bool]:
-        if by_name:
-            args = arguments.by_position(args, by_name)
-        elif from_host is not None:
-            copies = copy_numpy(args)
-            if copies is not None and copies is not args:
-                return from_host(*copies), False
-        arrays = steps.prepare(args)
-        return steps.run(arrays), are_same(arrays, args) and not by_name
+    def call_with_arrays(*args: Any, **by_name: Any) -> execution.Missed:
+        try:
+            if by_name:
+                args = arguments.by_position(args, by_name)
+            elif from_host is not None:
+                copies = copy_numpy(args)
+                if copies is not None and copies is not args:
+                    return from_host(*copies), None, False
+            arrays = steps.prepare(args)
+            result = steps.run(arrays)
+        except Exception as error:
+            remove_internal_frames(error)
+            raise
+        return result, data if are_same(arrays, args) and not by_name else None, False
 
-    def call_with_numpy(*args: Any) -> tuple[Any, bool]:
+    def call_with_numpy(*args: Any) -> execution.Missed:
         arrays = steps.prepare(args)
         # jaxlib compares the dtypes and sizes of NumPy arrays, except of arrays that it truncates.
-        return steps.run(arrays), are_same(arrays, args, allow_numpy=True)
+        is_reusable = are_same(arrays, args, allow_numpy=True)
+        return steps.run(arrays), data if is_reusable else None, False
 
-    from_host = caller(call_with_numpy) if accepts_numpy(steps) else None
-    return caller(call_with_arrays)
+    from_host = execution.array_caller(name, call_with_numpy) if accepts_numpy(steps) else None
+    return execution.array_caller(name, call_with_arrays)
 
 
 def accepts_numpy(steps: Steps) -> bool:
     """Whether jaxlib transfers NumPy arrays of the parameters' types without a conversion."""
     return all(
-        leaf.is_static_array
-        and leaf.requested_layout is None
-        and leaf.target.dtype not in TRUNCATED_BY_JAX
+        leaf.is_static_array and leaf.requested_layout is None and leaf.target.dtype in TRANSFERRED
         for leaf in steps.arguments.leaves
     )
 
@@ -300,7 +305,7 @@ class Executable(CompiledProgram):
         jaxlib executes later calls of the same signature without Python, as in jax.jit.
         """
 
-        def on_miss(*args: Any, **by_name: Any) -> tuple[Any, Any]:
+        def on_miss(*args: Any, **by_name: Any) -> execution.Missed:
             values, nest = self._steps.arguments.bind(args, by_name)
             prepared = self._steps.prepare(values)
             result = nest(self._steps.run(prepared))
@@ -308,7 +313,7 @@ class Executable(CompiledProgram):
             # Later calls like this one pass all leaves to the program, without Python.
             is_direct = tree.is_in_order and len(leaves) == len(prepared)
             is_direct = is_direct and are_same(prepared, leaves)
-            return result, self._call_data(structure) if is_direct else None
+            return result, self._call_data(structure) if is_direct else None, False
 
         call = execution.tree_caller(self.name, _MOST_KEPT, on_miss)
         return translating_errors(call, self._steps)

@@ -136,7 +136,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
 
     def _call_uncached(
         self, static: tuple[Any, ...], static_key: tuple[Any, ...], /, *args: Any, **by_name: Any
-    ) -> tuple[Any, Any]:
+    ) -> execution.Missed:
         """Call the function for arguments that are not in the cache of jaxlib's function.
 
         Args:
@@ -144,13 +144,16 @@ class JittedFunction(Displayed, ExplainsAttributes):
                 there are none.
             args, by_name: the other arguments. `Signature.bind` has bound them already if there are
                 static arguments.
-
-        Returns:
-            The result, and the data for jaxlib to execute equal calls without Python. The data is
-            None if jaxlib can't execute such calls.
         """
+        callers = self._cache.callers
+        flat_key = static_key, len(args)
+        if not by_name and (caller := callers.get(flat_key)) is not None:
+            copies = copy_numpy(args)
+            if copies is not None and copies is not args:
+                return caller(*copies), None, False
         signature = self._signature
         passed = None
+        positional = args
         if by_name or (len(args) != signature.count and not signature.has_static):
             passed = len(args), tuple(by_name)
             args, static, static_key = signature.bind(args, by_name)
@@ -166,14 +169,17 @@ class JittedFunction(Displayed, ExplainsAttributes):
             nested, leaves, tree = self._flatten(args)
             arrays = copy_numpy(leaves)
             if arrays is None:
-                return self._call_flat(Call(nested, leaves, tree, static, static_key))[0], None
-        caller = self._cache.callers.get((static_key, tree)) or self._flat_caller(
-            static, static_key, tree
-        )
-        return caller(*arrays), None
+                call = Call(nested, leaves, tree, static, static_key)
+                return self._call_flat(call)[0], None, False
+        caller = callers.get((static_key, tree)) or self._flat_caller(static, static_key, tree)
+        result = caller(*arrays)
+        if not by_name and list(map(id, leaves)) == list(map(id, positional)):
+            # Arrays that are passed by position in this number always have this structure.
+            self._cache.caller(flat_key, lambda: caller)
+        return result, None, False
 
-    def _call_flat(self, call: Call) -> tuple[Any, Any]:
-        """Call the function with flattened arguments; return what `_call_uncached` returns."""
+    def _call_flat(self, call: Call) -> execution.Missed:
+        """Call the function with flattened arguments."""
         try:
             entry = self._cache.quick.get((call.tree, call.static_key, descriptions(call.leaves)))
         except (TypeError, ValueError, RecursionError, SystemError):
@@ -331,7 +337,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
         none with 64-bit elements (`copy_numpy`).
         """
 
-        def on_miss(*arrays: Any) -> tuple[Any, Any]:
+        def on_miss(*arrays: Any) -> execution.Missed:
             return self._call_flat(Call(*self._flatten(tree.unflatten(arrays)), static, key))
 
         return self._cache.caller(
@@ -340,14 +346,14 @@ class JittedFunction(Displayed, ExplainsAttributes):
 
     # Running
 
-    def _record_and_run(self, call: Call) -> tuple[Any, Any]:
+    def _record_and_run(self, call: Call) -> execution.Missed:
         """Call the function as `_call_flat` does, if the cache `quick` has no entry for a call."""
         # Raises if the arguments can't be compared.
         call = Call(*self._flatten(call.nested), call.static, call.static_key)
         if any(type(leaf) is XlaOp for leaf in call.leaves):
-            return self._record_call(call), None
+            return self._record_call(call), None, False
         if any(isinstance(leaf, jax.core.Tracer) for leaf in call.leaves):
-            return self._trace_call(call), None
+            return self._trace_call(call), None, False
         entry, _ = self._recorded(call)
         result = self._run(entry, call)
         described = descriptions(call.leaves)
@@ -364,8 +370,8 @@ class JittedFunction(Displayed, ExplainsAttributes):
             )
         return recording.nested(entry.of_tracers(*call.leaves))
 
-    def _run(self, entry: Entry, call: Call) -> tuple[Any, Any]:
-        """Execute an entry's recording on the call's device; return what `_call_flat` returns."""
+    def _run(self, entry: Entry, call: Call) -> execution.Missed:
+        """Execute an entry's recording on the call's device."""
         device = self._device_for(call)
         entry.executable = executable = self._executable(entry, [device])
         # Uncommitted arrays are copied to the device, as in jax.
@@ -379,9 +385,9 @@ class JittedFunction(Displayed, ExplainsAttributes):
             else leaf
             for leaf in call.leaves
         ]
-        result, data = _run_executable(entry, executable, leaves)
+        result, data, _ = _run_executable(entry, executable, leaves)
         is_same = all(a is b for a, b in zip(leaves, call.leaves, strict=True))
-        return result, data if is_same else None
+        return result, data if is_same else None, False
 
     def _device_for(self, call: Call) -> jax.Device:
         """Return the device of a call.
@@ -645,13 +651,8 @@ class JittedFunction(Displayed, ExplainsAttributes):
 _error: Final = functools.partial(error_of, OperandError, "jit")
 
 
-def _run_executable(entry: Entry, executable: Any, leaves: Sequence[Any]) -> tuple[Any, Any]:
-    """Execute an entry's program for the leaves of the arguments.
-
-    Returns:
-        The result, and the data for jaxlib to execute equal calls without Python. The data is None
-        if jaxlib can't execute such calls.
-    """
+def _run_executable(entry: Entry, executable: Any, leaves: Sequence[Any]) -> execution.Missed:
+    """Execute an entry's program for the leaves of the arguments."""
     recording = entry.recording
     assert recording is not None  # recorded first
     executable = executable_for(executable, leaves)
@@ -660,7 +661,7 @@ def _run_executable(entry: Entry, executable: Any, leaves: Sequence[Any]) -> tup
     if is_direct:
         from_host = not all(type(leaf) is _JaxArray for leaf in leaves)
         data = executable._call_data(recording.results, from_host=from_host)
-    return recording.nested(result), data
+    return recording.nested(result), data, False
 
 
 @overload

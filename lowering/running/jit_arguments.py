@@ -333,6 +333,11 @@ class Signature:
         # The number of parameters that accept positions; -1 where only inspect can bind a call.
         either, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
         is_simple = set(self._kinds) <= {either, by_name}
+        # Whether the parameters are the positional ones and *args.
+        self._is_variadic: Final = self._kinds == (
+            *[either] * self._kinds.count(either),
+            inspect.Parameter.VAR_POSITIONAL,
+        )
         self._positional: Final = self._kinds.count(either) if is_simple else -1
         self._defaults: Final = {
             p.name: p.default for p in parameters.values() if p.default is not p.empty
@@ -430,6 +435,8 @@ class Signature:
 
         Return None for calls that only `inspect.Signature.bind` supports.
         """
+        if self._is_variadic and not by_name and len(args) >= (fixed := len(self._names) - 1):
+            return [*args[:fixed], args[fixed:]]
         if len(args) > self._positional:
             return None
         values = list(args)

@@ -269,8 +269,8 @@ class JitCache:
         name: the function's name, for messages.
         quick: entries by the key of the second look-up: the structure of the arguments, the key of
             the static values, and descriptions of the arrays.
-        callers: jaxlib's functions, by the key of static values, or by that key and the structure
-            of the arguments.
+        callers: jaxlib's functions, by the key of static values; or by that key and the structure
+            of the arguments, or their number if all are arrays.
     """
 
     def __init__(self, name: str) -> None:

@@ -342,6 +342,25 @@ class TestArguments:
         np.testing.assert_array_equal(jitted(state, x, 2).a, X + 1)
         assert jitted.cache_info()[:3] == (1, 1, 1)
 
+    def test_warm_calls_of_a_variadic_function(self) -> None:
+        """Arrays by position, and trees of the same number of arguments, are distinguished."""
+
+        def joined(first: Any, *others: Any) -> Any:
+            total = first["w"] * 10 if isinstance(first, dict) else first
+            for other in others:
+                total = total * 2 + (other[0] - other[1] if isinstance(other, tuple) else other)
+            return total
+
+        jitted = lowering.jit(joined)
+        for number in range(3):
+            x, y, z = (np.full(2, number + n, np.float32) for n in (1, 2, 3))
+            for there in (np.asarray, lowering.device_put):
+                for args in ((x,), ({"w": x}, y), (x, (y, z)), (x, y), (x, y, z), (x, y, there(z))):
+                    np.testing.assert_array_equal(jitted(*args), joined(*args))
+        assert jitted.cache_info()[:3] == (5, 5, 5)
+        with pytest.raises(lowering.ArgumentError, match="missing a required argument: 'first'"):
+            jitted()
+
     def test_arguments_are_not_retained(self) -> None:
         def kept() -> list[weakref.ref[Any]]:
             weights = ROW.copy()

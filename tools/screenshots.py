@@ -36,6 +36,9 @@ PAGES: Final = {
     "reference-command": "reference/command",
     "architecture": "architecture",
     "performance": "performance",
+    "distributed": "distributed",
+    "notebook-page": "notebooks/06_training",
+    "guide": "guide",
     "conformance": "conformance",
     "xla_defects": "xla_defects",
 }

@@ -59,6 +59,8 @@ LIBRARY_TO_JAX: Final = 1.1
 PACKED_TO_COPY: Final = 1.1
 """The target of packing. The packed array is new memory, so it is compared with a copy into new
 memory, which takes more than three times as long as one into memory that is used again."""
+HOST_CALL: Final = {"ours/jax": 1.3, "lowering.jit/ours": 1.15}
+"""The targets of calls with NumPy arrays. xlabuilder copies the arrays, and jax does not."""
 START_TO_JIT: Final = 0.7
 TABLE_US: Final = 50.0
 TOOLS_TO_REFERENCE: Final = {
@@ -123,17 +125,31 @@ def evaluate(figures: dict[str, Any]) -> list[TargetResult]:
             target = f"packed in at most {PACKED_TO_COPY:g} times a copy into new memory"
             met = ratio <= PACKED_TO_COPY
             results.append(TargetResult(shape, target, f"{ratio:.2f} times", met))
-    for entry in figures.get("dispatch", []):
-        if entry["kind"] == "device":
-            met = no_slower(entry["us"])
-            call = f"call, {entry['arguments']} in, {entry['results']} out"
-            target = "no longer than jax.jit's (or the quartiles overlap)"
-            figure = f"{entry['ratios']['ours/jax']:.2f} times"
-            results.append(TargetResult(call, target, figure, met))
+    results.extend(_call_results(figures.get("dispatch", [])))
     results.extend(_serving_results(figures))
     results.extend(_tool_results(figures))
     results.extend(_scale_results(figures.get("scale", [])))
     return results
+
+
+def _call_results(entries: Sequence[dict[str, Any]]) -> Iterator[TargetResult]:
+    for entry in entries:
+        call = f"call, {entry['arguments']} in, {entry['results']} out"
+        ratios = entry["ratios"]
+        if entry["kind"] == "device":
+            target = "no longer than jax.jit's (or the quartiles overlap)"
+            figure = f"{ratios['ours/jax']:.2f} times"
+            yield TargetResult(call, target, figure, no_slower(entry["us"]))
+        elif entry["kind"] == "NumPy":
+            limit = HOST_CALL["ours/jax"]
+            target = f"an executable at most {limit:g} times jax.jit's"
+            ratio = ratios["ours/jax"]
+            name = f"{call}, NumPy arguments"
+            yield TargetResult(name, target, f"{ratio:.2f} times", ratio <= limit)
+            limit = HOST_CALL["lowering.jit/ours"]
+            target = f"lowering.jit at most {limit:g} times the executable"
+            ratio = ratios["lowering.jit/jax"] / ratio
+            yield TargetResult(name, target, f"{ratio:.2f} times", ratio <= limit)
 
 
 def _serving_results(figures: dict[str, Any]) -> Iterator[TargetResult]:

@@ -731,6 +731,25 @@ def test_the_budget_is_evaluated_from_the_figures() -> None:
     assert [(r.figure, r.met) for r in results if r.graph == "builder"] == [("1.20 times", False)]
 
 
+def test_the_targets_of_calls() -> None:
+    """Those of NumPy arguments are limits; `lowering.jit` is compared with the executable."""
+    both = {"arguments": 2, "results": 1}
+    us = {name: {"median": 10.0, "low": 9.0, "high": 11.0} for name in ("ours", "jax")}
+    entries = [
+        {**both, "kind": "device", "us": us, "ratios": {"ours/jax": 1.0}},
+        {**both, "kind": "NumPy", "ratios": {"ours/jax": 1.25, "lowering.jit/jax": 1.45}},
+        {**both, "kind": "NumPy", "ratios": {"ours/jax": 1.35, "lowering.jit/jax": 1.4}},
+        {**both, "kind": "rows on 8 devices", "ratios": {"ours/jax": 2.0}},
+    ]
+    assert [(r.figure, r.met) for r in evaluate({"graphs": {}, "dispatch": entries})] == [
+        ("1.00 times", True),
+        ("1.25 times", True),
+        ("1.16 times", False),
+        ("1.35 times", False),
+        ("1.04 times", True),
+    ]
+
+
 def test_an_unmet_target_is_marked() -> None:
     good = entry_of(10_000, record=2.0, lower=3.9, bytecode=1.0)
     bad = entry_of(10_000, record=3.1, lower=3.9, bytecode=1.0)

@@ -76,7 +76,10 @@ FUNCTIONS: Final = by_name(
         "reduce_xor": "xb.reduce(x, 0, xb.xor, dimensions)",
         "sort_key_val": "xb.sort",
         "trace": "lib.sum(lib.get_matrix_diagonal(x))  # from builder import lib",
-        "unique": "xb.python_call(function, operands, shape)  # XLA has no op for it",
+        "bincount": "xb.broadcast(b.constant(0, xb.s32), sizes).at[ids].add(1)",
+        "unique nonzero argwhere flatnonzero": (
+            "xb.python_call(function, operands, shape)  # XLA has no op for it"
+        ),
         # Products of arrays, linear algebra, random numbers.
         "batch_matmul": "lib.batch_dot",
         "cho_solve": "lib.cholesky_solve",
@@ -94,6 +97,8 @@ FUNCTIONS: Final = by_name(
         "rand": "xb.rng_uniform",
         "randn": "xb.rng_normal",
         "batch_norm batch_normalization": "xb.batch_norm_training",
+        "group_norm instance_norm": "xb.reshape(lib.layer_norm(xb.reshape(x, sizes), axis=-1), "
+        "x.shape.dimensions)  # the last of sizes is a group",
         "self_adjoint_eig": "lib.eigh",
         "solve_triangular": "xb.triangular_solve",
         "tensordot vecdot": "xb.dot_general",
@@ -142,6 +147,8 @@ FUNCTIONS: Final = by_name(
         "embedding Embedding embedding_lookup": "table[ids]",
         "mse_loss mean_squared_error squared_error l2_loss MSELoss": "lib.mse",
         "huber_loss smooth_l1_loss HuberLoss": "lib.huber",
+        "kl_div kl_divergence": "lib.sum(x * (xb.log(x) - xb.log(y)))",
+        "nll_loss NLLLoss": "lib.cross_entropy(x, labels)  # without log_softmax before it",
         "bce bce_loss binary_cross_entropy_with_logits": "lib.binary_cross_entropy",
         "glorot init xavier xavier_uniform": "lib.glorot_uniform",
         "xavier_normal": "lib.glorot_normal",
@@ -198,6 +205,7 @@ FUNCTIONS: Final = by_name(
         "gradients": "lowering.gradients",
         "jit": "lowering.jit",
         "lower": "lowering.lower",
+        "tree_map": "jax.tree.map(function, x)",
         "make_jaxpr": "computation.table()",
         "pmap": "lowering.jit",
         "save": "lowering.lower(computation).save(path)",

@@ -181,6 +181,7 @@ def recorded(text: str, tmp_path: Path = Path()) -> tuple[list[Any], list[str]]:
     variables: dict[str, Any] = {
         "xb": xb,
         "lib": lib,
+        "jax": jax,
         "output_index": [],
         "param_number": 0,
         "lowering": lowering,
@@ -200,6 +201,7 @@ def recorded(text: str, tmp_path: Path = Path()) -> tuple[list[Any], list[str]]:
         "dimensions": [0, 1],
         "dimension": 0,
         "count": 16,
+        "labels": b.constant(np.array([1, 3, 0, 2], np.int32)),
         "k": 4,
         "init": b.constant(np.zeros(4, np.float32)),
         "computation": xb.add,
@@ -249,7 +251,7 @@ def recorded(text: str, tmp_path: Path = Path()) -> tuple[list[Any], list[str]]:
     if "optax" in text:
         arrays = {"gradients": x, "params": x, "state": ()}
         variables |= arrays | {"optimizer": SimpleNamespace(update=lambda g, s, p: (g + p, s))}
-    if "table[ids]" in text:
+    if "ids" in text:
         variables |= {"table": x, "ids": b.constant(np.array([1, 3], np.int32))}
     if "imag" in text:
         variables["x"] = b.parameter(xb.c64[4, 4])
@@ -298,7 +300,9 @@ def reference(name: str) -> Callable[..., Any] | None:
     return next((getattr(m, name) for m in (jnp, jax.nn) if hasattr(m, name)), None)
 
 
-OTHER_VARIABLES = "b conditional element_type function lhs lowering np operands sizes while_ xor"
+OTHER_VARIABLES = (
+    "b conditional ids element_type function lhs lowering np operands sizes while_ xor"
+)
 
 COMPARED = [
     name

@@ -113,25 +113,26 @@ def _made(
     kinds: Mapping[str, AttributeKind | None],
     declared: Callable[..., Any],
 ) -> FunctionType:
-    name, parameters = declared.__name__, _signature(declared).parameters.values()
-    names = [parameter.name for parameter in parameters]
+    name, names, defaults = declared.__name__, _names(declared), _defaults(declared)
     operands = schema.operands.split()
     recorded = {a.parameter or a.name: a for a in schema.attributes if isinstance(a, Attribute)}
     given = {key: a.kind for key, a in recorded.items()} | dict(kinds)
     form = ""
-    for parameter in parameters:
-        if parameter.name in given and given[parameter.name] is None:
+    for parameter in names:
+        annotation = declared.__annotations__[parameter]
+        if parameter in given and given[parameter] is None:
             form += "-"
-        elif parameter.kind is parameter.VAR_POSITIONAL:
+        elif _takes_many(declared) and parameter == names[-1]:
             form += "v"
-        elif parameter.name in operands or parameter.annotation == "XlaOp":
+        elif parameter in operands or annotation == "XlaOp":
             form += "o"
-        elif f"*{parameter.name}" in operands:
+        elif f"*{parameter}" in operands:
             form += "m"
-        elif parameter.name in given:
-            form += "?" if _may_be_none(parameter) else "a"
+        elif parameter in given:
+            may_be_none = defaults[parameter] is None or annotation.endswith("| None")
+            form += "?" if may_be_none else "a"
         else:
-            raise ValueError(f"{name}: {parameter.name} is neither an operand nor an attribute")
+            raise ValueError(f"{name}: {parameter} is neither an operand nor an attribute")
     constants: dict[str, Any] = {
         f"convert{number}": kind.convert
         for number, kind in enumerate(map(given.get, names))
@@ -169,14 +170,9 @@ def made(
         constants: the objects that the body uses, besides those of `_SHARED`.
         instead: the fix in errors for unknown arguments that correspond to no parameter.
     """
-    name, signature = declared.__name__, _signature(declared)
-    names = list(signature.parameters)
-    defaults = {
-        p.name: _OMITTED if p.default is p.empty else p.default
-        for p in signature.parameters.values()
-    }
+    name, names, defaults = declared.__name__, _names(declared), _defaults(declared)
     code: CodeType = declared.__code__
-    count, takes_many = code.co_argcount, bool(code.co_flags & inspect.CO_VARARGS)
+    count, takes_many = code.co_argcount, _takes_many(declared)
 
     def given(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments before the first that is omitted, and the others by name."""
@@ -229,12 +225,33 @@ def made(
     function.__kwdefaults__ = {n: defaults[n] for n in names[count:][: code.co_kwonlyargcount]}
     function.__doc__, function.__module__ = declared.__doc__, declared.__module__
     function.__annotations__ = declared.__annotations__
-    function.__signature__ = signature  # type: ignore[attr-defined]  # as functools.wraps sets it
+    function.__wrapped__ = declared  # type: ignore[attr-defined]  # has the signature, for `inspect`
     return function
 
 
-_signature: Final = cache(inspect.signature)
-"""The signature of a declared function, which is needed twice."""
+# Read from the code objects, because `inspect.signature` would slow down the import.
+
+
+def _takes_many(declared: Callable[..., Any]) -> bool:
+    """Return whether the last parameter collects all positional arguments."""
+    return bool(declared.__code__.co_flags & inspect.CO_VARARGS)
+
+
+def _names(declared: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters."""
+    code: CodeType = declared.__code__
+    count = code.co_argcount + code.co_kwonlyargcount + _takes_many(declared)
+    return list(code.co_varnames[:count])
+
+
+def _defaults(declared: Callable[..., Any]) -> dict[str, Any]:
+    """Return the defaults of the parameters; `_OMITTED` for those that are required."""
+    function = cast("FunctionType", declared)
+    given = function.__defaults__ or ()
+    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
+    optional = dict(zip(positional[len(positional) - len(given) :], given, strict=True))
+    found = {**optional, **(function.__kwdefaults__ or {})}
+    return {name: found.get(name, _OMITTED) for name in _names(declared)}
 
 
 @cache  # there are few forms
@@ -246,10 +263,6 @@ def _on_the_first_line(count: int) -> bytes:
     """
     lengths = [8] * (count // 8) + [count % 8] * (count % 8 > 0)
     return bytes(byte for length in lengths for byte in (0x80 | 13 << 3 | length - 1, 0))
-
-
-def _may_be_none(parameter: inspect.Parameter) -> bool:
-    return parameter.default is None or str(parameter.annotation).endswith("| None")
 
 
 def _same_types(schema: Schema, names: list[str], number: int) -> int | None:

@@ -79,6 +79,7 @@ HLO: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize("source", HLO)
 def test_sources_of_hlo(source: str, tmp_path: Path) -> None:
     (tmp_path / "m.hlo").write_text(TRACED.lower().as_text("hlo"))

@@ -126,7 +126,7 @@ READER = """
 @pytest.mark.slow
 def test_peak_memory(tmp_path):
     """The file, and two copies of the elements in MLIR's reader."""
-    size = 64 << 20
+    size = 16 << 20
     for name, count in (("large", size // 4), ("small", 7)):
         b = xb.XlaBuilder("b")
         b.constant(np.arange(count, dtype=np.uint32).view(np.float32))

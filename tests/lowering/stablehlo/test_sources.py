@@ -17,6 +17,8 @@ from tables import each_row
 import builder as xb
 import lowering
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 
 
@@ -79,7 +81,6 @@ HLO: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize("source", HLO)
 def test_sources_of_hlo(source: str, tmp_path: Path) -> None:
     (tmp_path / "m.hlo").write_text(TRACED.lower().as_text("hlo"))

@@ -53,6 +53,7 @@ def packages() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize("package", packages())
 def test_examples(
     package: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

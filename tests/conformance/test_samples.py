@@ -183,20 +183,15 @@ def test_test_data_that_fails(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_interpreted(tmp_path: Path) -> None:
-    (tmp_path / "add.mlir").write_text(INTERPRET.replace("FIVE", "5.0"))
-    (tmp_path / "sides.mlir").write_text(PARALLEL.replace("SECOND", "21"))
-    assert run("run_interpret.py", tmp_path) == (
-        0,
-        ["passed 2 of 2, 0 not representable (quantized: 0, dynamic: 0), 0 failed"],
-    )
-    (tmp_path / "add.mlir").write_text(INTERPRET.replace("FIVE", "5.5"))
-    (tmp_path / "sides.mlir").write_text(PARALLEL.replace("SECOND", "20"))
+    for name, five, second in (("right", "5.0", "21"), ("wrong", "5.5", "20")):
+        (tmp_path / f"add_{name}.mlir").write_text(INTERPRET.replace("FIVE", five))
+        (tmp_path / f"sides_{name}.mlir").write_text(PARALLEL.replace("SECOND", second))
     assert run("run_interpret.py", tmp_path) == (
         1,
         [
-            "add.mlir: ValueError: module 1: %1 is [2.0, 5.0], expected dense<[2.0, 5.5]>",
-            "sides.mlir: ValueError: module 1: %results#1 is 21, expected dense<20>",
-            "passed 0 of 2, 0 not representable (quantized: 0, dynamic: 0), 2 failed",
+            "add_wrong.mlir: ValueError: module 1: %1 is [2.0, 5.0], expected dense<[2.0, 5.5]>",
+            "sides_wrong.mlir: ValueError: module 1: %results#1 is 21, expected dense<20>",
+            "passed 2 of 4, 0 not representable (quantized: 0, dynamic: 0), 2 failed",
         ],
     )
 

@@ -55,13 +55,14 @@ def test_a_report_shows_what_its_script_does(report_name: str, reproducer: str, 
     (report,) = [each for each in REPORTS if each.name == report_name]
     assert report.reproducers[0] == reproducer
     script = _SCRIPT.script(read(reproducer))
-    outcome, again = _SCRIPT.run_script(script), _SCRIPT.run_script(script)
+    outcome = _SCRIPT.run_script(script)
     assert outcome.kind == read(reproducer).observed[VERSION]
     assert got in outcome.text
+    if outcome.kind == "aborts":  # XLA's log has the time and the thread
+        assert _SCRIPT.run_script(script) == outcome
     right = _SCRIPT.Outcome("right", "")
     outcomes = dict.fromkeys(report.reproducers, right)
     text = _SCRIPT.report_text(report, outcomes | {reproducer: outcome})
-    assert text == _SCRIPT.report_text(report, outcomes | {reproducer: again})
     assert script in text
     assert outcome.text in text
     assert report.expected in text

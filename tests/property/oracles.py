@@ -54,9 +54,13 @@ def root_of(text: str) -> tuple[str, str]:
 
 
 _WORKER: Final = """
-import json, sys
+import json, os, sys
 from lowering.jaxlib_api import hlo_conversion, mlir
-for number, line in enumerate(sys.stdin):
+# A fork answers; if it crashes, the next one does not have to import anything.
+while (fork := os.fork()) and os.waitpid(fork, 0)[1]:
+    print(json.dumps([False, "XLA crashes"]), flush=True)
+number = 0
+while not fork and (line := sys.stdin.readline()):
     if number % 100 == 0:
         context = mlir.new_context()
     request, text = json.loads(line)
@@ -69,6 +73,7 @@ for number, line in enumerate(sys.stdin):
     except Exception as error:
         answer = [False, str(error)]
     print(json.dumps(answer), flush=True)
+    number += 1
 """
 
 
@@ -100,11 +105,7 @@ class Xla:
         assert process.stdout is not None
         process.stdin.write(json.dumps([request, text]) + "\n")
         process.stdin.flush()
-        line = process.stdout.readline()
-        if not line:
-            self.close()
-            raise RefusedError("XLA crashes")
-        accepted, answer = json.loads(line)
+        accepted, answer = json.loads(process.stdout.readline())
         if not accepted:
             raise RefusedError(answer)
         return str(answer)

@@ -401,11 +401,11 @@ def conv(
     Example:
         >>> import builder as xb
         >>> b = xb.XlaBuilder()
-        >>> x, kernel = b.parameter(xb.f32[8, 3, 32, 32]), b.parameter(xb.f32[16, 3, 5, 5])
+        >>> x, kernel = b.parameter(xb.f32[2, 3, 12, 12]), b.parameter(xb.f32[8, 3, 5, 5])
         >>> xb.conv(x, kernel, [1, 1], xb.Padding.SAME).shape
-        f32[8,16,32,32]
+        f32[2,8,12,12]
         >>> xb.conv(x, kernel, [2, 2], xb.Padding.VALID).shape
-        f32[8,16,14,14]
+        f32[2,8,4,4]
 
     Operation Semantics: Conv.
     """
@@ -456,9 +456,9 @@ def conv_with_general_padding(
     Example:
         >>> import builder as xb
         >>> b = xb.XlaBuilder()
-        >>> x, kernel = b.parameter(xb.f32[8, 3, 32, 32]), b.parameter(xb.f32[16, 3, 5, 5])
+        >>> x, kernel = b.parameter(xb.f32[2, 3, 12, 12]), b.parameter(xb.f32[8, 3, 5, 5])
         >>> xb.conv_with_general_padding(x, kernel, [1, 1], [(2, 3), (-1, 0)]).shape
-        f32[8,16,33,27]
+        f32[2,8,13,7]
 
     Operation Semantics: ConvWithGeneralPadding.
     """
@@ -501,10 +501,10 @@ def conv_with_general_dimensions(
     Example:
         >>> import builder as xb
         >>> b = xb.XlaBuilder()
-        >>> x, kernel = b.parameter(xb.f32[8, 32, 32, 3]), b.parameter(xb.f32[5, 5, 3, 16])
+        >>> x, kernel = b.parameter(xb.f32[2, 12, 12, 3]), b.parameter(xb.f32[5, 5, 3, 8])
         >>> numbers = "b01f_01io->b01f"
         >>> xb.conv_with_general_dimensions(x, kernel, [2, 2], xb.Padding.SAME, numbers).shape
-        f32[8,16,16,16]
+        f32[2,6,6,8]
 
     Not in Operation Semantics; XlaBuilder's ConvWithGeneralDimensions.
     """

@@ -209,6 +209,7 @@ def test_inspect_lists_calls_and_transfers(tmp_path, last):
     assert any(re.fullmatch(r"custom_call +LayoutConstraint +1", line) for line in lines)
 
 
+@pytest.mark.usefixtures("read_here")
 def test_inspect_lists_nothing_without_calls(files):
     for kind in ("mlir", "hlo"):
         assert from_json("inspect", files[kind])["external"] == []
@@ -296,6 +297,7 @@ def test_convert(files, tmp_path, source, suffix):
     assert not layer.diff(lowering.to_computation(out))
 
 
+@pytest.mark.usefixtures("read_here")
 def test_convert_hlo(files, tmp_path):
     text, back = tmp_path / "out.txt", tmp_path / "back.mlir"
     call("convert", files["stablehlo"], text)

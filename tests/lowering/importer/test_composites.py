@@ -10,6 +10,8 @@ import lowering
 from lowering.jaxlib_api import hlo_conversion
 from lowering.mlir.operations import operations_in
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 COMPOSITE = """
   func.func private @impl(%arg0: tensor<2xf32>) -> tensor<2xf32> {{
     return %arg0 : tensor<2xf32>

@@ -16,6 +16,8 @@ from lowering.importer.tables import Tables
 from lowering.jaxlib_api import hlo_conversion, mlir
 from lowering.jaxlib_api.native import jax_extension, xla_client
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 NAMES: list[tuple[str | None, str | None]] = [
     (None, None),
     (None, "Softmax"),
@@ -69,9 +71,8 @@ def test_a_module_keeps_the_metadata(name: str | None, op_type: str | None) -> N
         assert [metadata(op) for op in again.ops[1:]] == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "op_type"), NAMES)
-@pytest.mark.parametrize("as_proto", [False, True])
+@each_row("as_proto", [False, True])
+@each_row("name, op_type", NAMES)
 def test_hlo_keeps_the_metadata(name: str | None, op_type: str | None, as_proto: bool) -> None:
     computation = recorded(name, op_type)
     text = computation.to_hlo_text(metadata=True)

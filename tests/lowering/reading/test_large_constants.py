@@ -48,6 +48,7 @@ def some(element_type, seed):
     return drawn.astype(element_type.dtype)
 
 
+@pytest.mark.usefixtures("read_here")
 def test_constants_of_all_types():
     b = xb.XlaBuilder("all")
     ops = []
@@ -58,6 +59,7 @@ def test_constants_of_all_types():
     check_same(lowering.lower(b.build(xb.tuple(*ops))))
 
 
+@pytest.mark.usefixtures("read_here")
 def test_a_value_used_twice():
     module = from_text("""
       %0 = stablehlo.constant dense<[1.0, 2.0, 3.0, 4.0, 5.0]> : tensor<5xf32>
@@ -69,6 +71,7 @@ def test_a_value_used_twice():
     check_same(module, forms_of_any(module))
 
 
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize(
     "body",
     [
@@ -123,7 +126,7 @@ READER = """
 @pytest.mark.slow
 def test_peak_memory(tmp_path):
     """The file, and two copies of the elements in MLIR's reader."""
-    size = 64 << 20
+    size = 16 << 20
     for name, count in (("large", size // 4), ("small", 7)):
         b = xb.XlaBuilder("b")
         b.constant(np.arange(count, dtype=np.uint32).view(np.float32))

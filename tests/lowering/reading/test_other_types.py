@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 
 import pytest
-from tables import mostly_slow
+from tables import each_row
 
 import lowering
 from lowering.jaxlib_api import artifacts, mlir, versions
 from lowering.mlir.bytecode import HAS_ATTRIBUTES, HAS_REGIONS, BytecodeWriter, reference
+
+pytestmark = pytest.mark.usefixtures("read_here")
 
 TEXT = """
 func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
@@ -33,8 +35,8 @@ def in_format(text: str, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["text", "bytecode", "artifact"])
-@pytest.mark.parametrize("name", ["f6E2M3FN", "f6E3M2FN"])
+@each_row("kind", ["text", "bytecode", "artifact"])
+@each_row("name", ["f6E2M3FN", "f6E3M2FN"])
 def test_the_operation_is_named(kind: str, name: str) -> None:
     text = TEXT.replace("TYPE", name)
     message = f"stablehlo.convert: XLA does not support the element type {name}, got tensor<2x"
@@ -47,10 +49,8 @@ def test_the_operation_is_named(kind: str, name: str) -> None:
         lowering.load_bytes(in_format(text, kind))
 
 
-@pytest.mark.parametrize("kind", ["text", "bytecode", "artifact"])
-@pytest.mark.parametrize(
-    "name", mostly_slow(["f4E2M1FN", "f8E8M0FNU", "f8E3M4", "i2", "ui4", "i1"], 2)
-)
+@each_row("kind", ["text", "bytecode", "artifact"])
+@each_row("name", ["f4E2M1FN", "f8E8M0FNU", "f8E3M4", "i2", "ui4", "i1"])
 def test_types_of_xla_are_read(kind: str, name: str) -> None:
     """Also if text contains the names of other types."""
     text = TEXT.replace("TYPE", name).replace("PLACE", ' loc("f6E2M3FN")')

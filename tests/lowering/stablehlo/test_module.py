@@ -850,6 +850,7 @@ def test_foreign_bytecode(affine, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.usefixtures("read_here")
 def test_data_that_look_like_a_checksum():
     text = AFFINE.replace("bias of x", "not xlabuilder-crc32-00000000")
     module = lowering.load_bytes(text)
@@ -857,6 +858,7 @@ def test_data_that_look_like_a_checksum():
     assert lowering.load_bytes(module.artifact()).text == text
 
 
+@pytest.mark.usefixtures("read_here")
 def test_data_that_look_like_a_checksum_and_its_attribute():
     b = xb.XlaBuilder("names")
     x = b.parameter(xb.f32[2], "xlabuilder.checksum")

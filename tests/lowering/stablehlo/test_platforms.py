@@ -15,6 +15,8 @@ from tables import each_row
 import lowering
 from lowering.reading.exported import embedded_artifact, platforms_of
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 X = np.float32([1, 2])
 
 

@@ -17,6 +17,8 @@ from tables import each_row
 import builder as xb
 import lowering
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from support import small_numbers
 from tables import each_row
 
@@ -20,6 +17,7 @@ import builder as xb
 import lowering
 from builder.errors import XlaError
 from examples import recorded_by_example
+from lowering.cli import main
 from lowering.test_files.running import difference_of, is_close, outcomes
 
 
@@ -324,35 +322,25 @@ def test_a_process_that_ends_is_a_test_that_failed(
     assert late.message == "no answer within 0.01 seconds"
 
 
-@pytest.fixture
-def run_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "lowering.cli", "test", *arguments]
-        root = Path(lowering.__file__).parents[1]
-        environment = {**os.environ, "COLUMNS": "160"}
-        return subprocess.run(
-            command, capture_output=True, text=True, cwd=root, env=environment, check=False
-        )
-
-    return run
+def run_command(*arguments: str, status: int) -> Result:
+    result = CliRunner().invoke(main, ["test", *arguments], env={"COLUMNS": "160"})
+    assert result.exit_code == status, result.output
+    return result
 
 
 @pytest.mark.slow
-def test_the_command(run_command: Any, tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path) -> None:
     lowering.write_test(model, tmp_path / "model.mlir", *ARGUMENTS)
     (tmp_path / "sum.mlir").write_text(OF_STABLEHLO.replace("RESULT", "4.0"))
     (tmp_path / "empty.mlir").write_text("module {}")
-    done = run_command(str(tmp_path), "--device", "cpu")
-    assert done.returncode == 1, done.stderr
+    done = run_command(str(tmp_path), "--device", "cpu", status=1)
     lines = done.stdout.splitlines()
     assert lines[-1] == "1 of 3 tests passed"
     (row,) = (line for line in lines if "sum" in line)
     assert "FAILED" in row
     assert "at [1] got 5.0, expected 4.0" in row
-    done = run_command(str(tmp_path / "model.mlir"), "--json")
-    assert done.returncode == 0
+    done = run_command(str(tmp_path / "model.mlir"), "--json", status=0)
     (outcome,) = json.loads(done.stdout)
     assert (outcome["name"], outcome["passed"], outcome["checks"]) == ("model", True, 3)
-    done = run_command(str(tmp_path / "none.mlir"))
-    assert done.returncode == 1
+    done = run_command(str(tmp_path / "none.mlir"), status=1)
     assert "no such file or folder" in done.stderr

@@ -23,7 +23,7 @@ for _flag, _value in (
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_flag}={_value}".strip()
 
 # Collecting the tests creates millions of objects that stay alive. The garbage collector would
-# traverse them repeatedly, so it is off until the collection is finished.
+# traverse them repeatedly, so it is off until the collection is finished. They are hardly garbage.
 gc.disable()
 
 _DESELECTED = pytest.StashKey[str]()
@@ -97,7 +97,7 @@ def pytest_terminal_summary(
 
 
 def pytest_collection_finish() -> None:
-    _freeze()
+    gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
 

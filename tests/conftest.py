@@ -127,6 +127,8 @@ _ABOUT_COMPILING = (
     *("conformance", "defects", "gpu", "ops", "legalize", "portable", "type_grid"),
     *("xla_client", "test_chlo.py", "test_compilation_cache.py", "test_special_values.py"),
     "test_whole_programs.py",
+    # Programs of hundreds of computations or results: the older generator takes seconds for them.
+    *("test_limits.py", "test_lower.py"),
 )
 """The folders and files of tests of the code that XLA generates, and of compile options."""
 

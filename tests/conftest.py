@@ -24,7 +24,7 @@ for _flag, _value in (
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_flag}={_value}".strip()
 
 # Collecting the tests creates millions of objects that stay alive. The garbage collector would
-# traverse them repeatedly, so it is off until the collection is finished.
+# traverse them repeatedly, so it is off until the collection is finished. They are hardly garbage.
 gc.disable()
 
 _DESELECTED = pytest.StashKey[str]()
@@ -98,7 +98,7 @@ def pytest_terminal_summary(
 
 
 def pytest_collection_finish() -> None:
-    _freeze()
+    gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
 
@@ -128,6 +128,8 @@ _ABOUT_COMPILING = (
     *("conformance", "defects", "gpu", "ops", "legalize", "portable", "type_grid"),
     *("xla_client", "test_chlo.py", "test_compilation_cache.py", "test_special_values.py"),
     "test_whole_programs.py",
+    # Programs of hundreds of computations or results: the older generator takes seconds for them.
+    *("test_limits.py", "test_lower.py"),
 )
 """The folders and files of tests of the code that XLA generates, and of compile options."""
 

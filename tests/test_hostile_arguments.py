@@ -14,13 +14,13 @@ import math
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from tables import each_row
 
 import builder as xb
 import lowering
@@ -424,7 +424,9 @@ def attempt(case: Case, parameter: str, value: Any) -> str | None:
     return None
 
 
-CASES = builder_cases() | lowering_cases() | jax_cases()
+@cache
+def cases() -> dict[str, Case]:
+    return builder_cases() | lowering_cases() | jax_cases()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -434,12 +436,11 @@ def no_transfers_are_left() -> Iterator[None]:
     lowering.clear_transfers()
 
 
-@each_row("name", CASES)
-def test_hostile_arguments(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    case = CASES[name]
     complaints = {
-        (parameter, what): complaint
+        (name, parameter, what): complaint
+        for name, case in cases().items()
         for parameter in replaced(case)
         for what, value in HOSTILE.items()
         if (complaint := attempt(case, parameter, value)) is not None
@@ -456,4 +457,4 @@ def test_every_public_function_has_a_case() -> None:
         and inspect.isfunction(getattr(package, name))
         and name not in FUNCTIONS
     }
-    assert functions - {name.partition(",")[0] for name in CASES} == set()
+    assert functions - {name.partition(",")[0] for name in cases()} == set()

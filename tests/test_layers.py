@@ -131,16 +131,19 @@ def package_of(module: str) -> str:
     return ".".join(module.split(".")[:2])
 
 
-def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+@cache
+def nodes(tree: ast.AST) -> list[ast.AST]:
     """All nodes but those under `if TYPE_CHECKING:`."""
+    found = []
     pending = [tree]
     while pending:
         node = pending.pop()
-        yield node
+        found.append(node)
         if isinstance(node, ast.If) and ast.unparse(node.test) in TYPE_CHECKING:
             pending.extend(node.orelse)
         else:
             pending.extend(ast.iter_child_nodes(node))
+    return found
 
 
 def imported_by(tree: ast.AST) -> set[str]:
@@ -205,14 +208,13 @@ def extension_calls(tree: ast.Module) -> list[tuple[str, str]]:
     found = []
     called = set()
     for node in ast.walk(tree):
-        text = ast.unparse(node) if isinstance(node, ast.expr | ast.stmt) else ""
         match node:
             case ast.Call(func=ast.Name(id="extension") as function):
-                assert node in in_methods, f"not in a method: {text}"
+                assert node in in_methods, f"not in a method: {ast.unparse(node)}"
                 target, name = (ast.literal_eval(argument) for argument in node.args[:2])
                 assert name in {
                     getattr(defined, "name", None) for defined in top_level(trees()[target])
-                } | {alias.name for alias in exported(trees()[target])}, text
+                } | {alias.name for alias in exported(trees()[target])}, ast.unparse(node)
                 found.append((in_methods[node], target))
                 called.add(function)
             case ast.alias(name="extension", asname=asname):
@@ -220,9 +222,9 @@ def extension_calls(tree: ast.Module) -> list[tuple[str, str]]:
             case ast.alias(name="builder.support.imports"):
                 raise AssertionError("the module is imported")
             case ast.ImportFrom(module="builder.support", names=names):
-                assert "imports" not in {alias.name for alias in names}, f"imported: {text}"
+                assert "imports" not in {alias.name for alias in names}, ast.unparse(node)
             case ast.Attribute(attr="extension"):
-                raise AssertionError(f"an attribute: {text}")
+                raise AssertionError(f"an attribute: {ast.unparse(node)}")
     used = {n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "extension"}
     assert used == called, "extension is not called"
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +23,19 @@ FILES = (
 runner = load_script("tests/conformance/run_cases.py")
 
 
-def cases_by_op() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    cases: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for file in FILES:
-        for case in runner.read(HERE / file):
-            cases[file, case["op"]].append(case)
-    return cases
+@cache
+def cases_of(file: str) -> list[dict[str, Any]]:
+    return list(runner.read(HERE / file))
 
 
-BY_OP = cases_by_op()
-OFFERED = [
-    (file, op) for file, op in BY_OP if op in runner.ADAPTERS and runner.ADAPTERS[op].is_offered
-]
+@cache
+def report_of(file: str) -> Any:
+    """Return the comparison of all cases of a file."""
+    return runner.run(cases_of(file))
 
 
-def test_every_op_is_compared() -> None:
-    """The comparison must fail if `builder` no longer offers an op."""
-    assert set(BY_OP) == set(OFFERED)
+def ops_in(*files: str) -> set[str]:
+    return {case["op"] for file in files for case in cases_of(file)}
 
 
 # The outcomes of the first file that are not compared: a change of one of these numbers is a change
@@ -56,25 +52,18 @@ NOT_COUNTED = {
 }
 
 
-def run_file(file: str) -> Any:
-    return runner.run(case for (name, _), cases in BY_OP.items() if name == file for case in cases)
-
-
-@pytest.mark.slow
 def test_cases_that_do_not_count_disagree_as_often_as_before() -> None:
-    report = run_file(FILES[0])
+    report = report_of(FILES[0])
     assert report.by_outcome(None) == {"agree": COUNTED}
-    assert report.not_offered == 0
     reasons = {reason for reason, _ in report.outcomes} - {None}
     assert {reason: dict(report.by_outcome(reason)) for reason in reasons} == NOT_COUNTED
 
 
 def test_cases_of_the_other_files() -> None:
     """All bounded cases count, and `builder` has a result for each case without one."""
-    killers, bounded = map(run_file, FILES[1:])
+    killers, bounded = map(report_of, FILES[1:])
     assert bounded.outcomes == {(None, "agree"): 2685}
     assert killers.outcomes == {(runner.NO_ANSWER, "agree"): 939}
-    assert killers.not_offered == 0
 
 
 def test_the_documents_have_these_numbers() -> None:
@@ -91,32 +80,28 @@ def test_the_documents_have_these_numbers() -> None:
         assert all(f"{n:,}" in text for n in (7556, COUNTED, uncounted)), document
 
 
-@each_row("file, op", OFFERED)
-def test_op_agrees(file: str, op: str) -> None:
-    report = runner.run(BY_OP[file, op])
+@each_row("file", FILES)
+def test_ops_agree(file: str) -> None:
+    """`builder` offers each op, and agrees with XlaBuilder."""
+    report = report_of(file)
     shown = [runner.describe(case, got) for case, got in report.failures[:20]]
     assert not report.failures, "\n".join([*shown, f"{len(report.failures)} failures: {report}"])
+    assert not report.not_offered
 
 
 def test_every_op_of_the_document_is_offered() -> None:
-    core = {
-        case["op"]
-        for (file, _), cases in BY_OP.items()
-        for case in cases
-        if file == FILES[0] and case["scope"] == "core"
-    }
+    core = {case["op"] for case in cases_of(FILES[0]) if case["scope"] == "core"}
     assert len(core) == 99
-    assert core <= {op for _, op in OFFERED}
+    assert all(runner.ADAPTERS[op].is_offered for op in core)
 
 
 def test_the_numbers_of_cases() -> None:
-    totals = [sum(len(c) for (f, _), c in BY_OP.items() if f == file) for file in FILES]
-    assert totals == [7556, 939, 2685]
-    assert len({op for file, op in BY_OP if file == FILES[0]}) == 139
+    assert [len(cases_of(file)) for file in FILES] == [7556, 939, 2685]
+    assert len(ops_in(FILES[0])) == 139
 
 
 def test_every_op_has_an_adapter() -> None:
-    assert {op for _, op in BY_OP} <= set(runner.ADAPTERS)
+    assert ops_in(*FILES) <= set(runner.ADAPTERS)
 
 
 def test_the_readme_lists_every_decision() -> None:
@@ -128,7 +113,7 @@ def test_the_readme_lists_every_decision() -> None:
             op = name.partition(".")[0] or op
             ids.add(f"{op}.{name.partition('.')[2]}")
     assert ids == {*runner.DECIDED, *runner.MARKED, *runner.COMPUTED}
-    known = {case["id"] for cases in BY_OP.values() for case in cases if "id" in case}
+    known = {case["id"] for file in FILES for case in cases_of(file) if "id" in case}
     assert ids <= known
 
 

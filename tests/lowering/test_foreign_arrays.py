@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import jax
@@ -18,32 +19,46 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 SHAPE = xb.f32[2, 3]
 
 
-def negated() -> xb.XlaComputation:
+@cache
+def negated(shape: xb.Shape | str = SHAPE) -> xb.XlaComputation:
     b = xb.XlaBuilder("negated")
-    return b.build(-b.parameter(SHAPE, "x"))
+    return b.build(-b.parameter(shape, "x"))
+
+
+@cache
+def compiled(computation: xb.XlaComputation, **options: int) -> Any:
+    return lowering.compile(computation, "cpu", **options)
+
+
+@cache
+def negated_infeed() -> xb.XlaComputation:
+    b = xb.XlaBuilder("read")
+    return b.build(-b.infeed(SHAPE))
 
 
 def by_infeed(value: Any, **shape: Any) -> Any:
-    b = xb.XlaBuilder("read")
-    run = lowering.compile(b.build(-b.infeed(SHAPE)), "cpu")
+    run = compiled(negated_infeed())
     lowering.transfer_to_infeed(value, "cpu", **shape)
     return run()
 
 
-def by_callback(value: Any) -> Any:
+RETURNED: list[Any] = []
+"""What the Python function of a program returns."""
+
+
+@cache
+def negated_callback() -> xb.XlaComputation:
     b = xb.XlaBuilder("called")
-    called = xb.python_call(lambda _: value, b.constant(0, xb.s32), SHAPE)
-    return lowering.compile(b.build(-called), "cpu")()
+    return b.build(-xb.python_call(lambda _: RETURNED.pop(), b.constant(0, xb.s32), SHAPE))
+
+
+def by_callback(value: Any) -> Any:
+    RETURNED.append(value)
+    return compiled(negated_callback())()
 
 
 def as_constant(value: Any) -> Any:
-    b = xb.XlaBuilder("constant")
-    return lowering.compile(b.build(-b.constant(value)), "cpu")()
-
-
-def bounded(value: Any) -> Any:
-    b = xb.XlaBuilder("bounded")
-    return lowering.compile(b.build(-b.parameter("f32[<=4,3]", "x")), "cpu")(value)
+    return -xb.XlaBuilder("constant").constant(value).attributes["value"]
 
 
 def with_ops(value: Any) -> Any:
@@ -52,17 +67,16 @@ def with_ops(value: Any) -> Any:
     return lowering.jit(lambda x: add(x, value))(-2 * X)
 
 
+NEGATE = lowering.jit(lambda x: -x)
+
+
 SHAPED: dict[str, Callable[[Any], Any]] = {
-    "executable": lambda value: lowering.compile(negated(), "cpu")(value),
-    "by name": lambda value: lowering.compile(negated(), "cpu")(x=value),
-    "jit.compile": lambda value: lowering.jit(lambda x: -x).compile(SHAPE)(value),
-    "bounded": bounded,
-    "replicated": lambda value: lowering.compile(negated(), "cpu", num_replicas=2)([value, value])[
-        1
-    ],
-    "partitioned": lambda value: lowering.compile(negated(), "cpu", num_partitions=2)(
-        [value, value]
-    )[1],
+    "executable": lambda value: compiled(negated())(value),
+    "by name": lambda value: compiled(negated())(x=value),
+    "jit.compile": lambda value: NEGATE.compile(SHAPE)(value),
+    "bounded": lambda value: compiled(negated("f32[<=4,3]"))(value),
+    "replicated": lambda value: compiled(negated(), num_replicas=2)([value, value])[1],
+    "partitioned": lambda value: compiled(negated(), num_partitions=2)([value, value])[1],
     "interpret": lambda value: lowering.interpret(negated(), value),
     "shaped infeed": lambda value: by_infeed(value, shape=SHAPE),
     "callback": by_callback,
@@ -70,7 +84,7 @@ SHAPED: dict[str, Callable[[Any], Any]] = {
 """The functions that know the shape of an array before they read it."""
 
 SHAPELESS: dict[str, Callable[[Any], Any]] = {
-    "jit": lambda value: lowering.jit(lambda x: -x)(value),
+    "jit": NEGATE,
     "jit with ops": with_ops,
     "device_put": lambda value: -lowering.device_put(value, "cpu"),
     "infeed": by_infeed,

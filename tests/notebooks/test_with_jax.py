@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from scripts import ROOT, load_script
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ def test_values_and_derivatives(text: str) -> None:
 
 
 def test_the_likelihood(text: str) -> None:
-    likelihood = stats.norm.logpdf(np.linspace(-1, 1, 5), scale=2).sum()
+    likelihood = scipy.stats.norm.logpdf(np.linspace(-1, 1, 5), scale=2).sum()
     assert f"\n{likelihood:.4f}\n{likelihood:.4f}\n" in text
 
 

@@ -161,7 +161,7 @@ def test_notebooks_fold_groups() -> None:
 @pytest.mark.slow
 @each_row("scoped", [True, False])
 def test_large_graphs_open_on_an_outline(scoped: bool) -> None:
-    computation = layers(25_000, scoped=scoped)
+    computation = layers(10_000, scoped=scoped)
     start = time.process_time()
     picture = computation.draw()
     svg, html = picture.svg(), picture._repr_html_()

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-import scipy.special
-import scipy.stats
+import scipy
 from library_calls import run
 from tables import each_row
 

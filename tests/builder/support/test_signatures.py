@@ -118,6 +118,6 @@ def test_new_shapes_do_not_leak_memory() -> None:
 
     shapes = record(range(100, 200))
     assert all(shape() is not None for shape in shapes)
-    record(range(1000, 1000 + 2 * max(caches.MAX_SIGNATURES, caches.LATEST)))
+    record(range(1000, 1000 + max(caches.MAX_SIGNATURES, caches.LATEST) * 5 // 4))
     gc.collect()
     assert all(shape() is None for shape in shapes)

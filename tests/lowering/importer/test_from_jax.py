@@ -269,11 +269,10 @@ NETWORKS: Final[dict[str, Case]] = {
 
 def check(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     lowered = jax.jit(function).lower(*arguments)
-    text = lowered.as_text(debug_info=True)
-    computation = lowering.to_computation(lowering.load_bytes(text))
+    module = lowering.load_bytes(lowered.as_text(debug_info=True))
+    computation = lowering.to_computation(module)
     leaves = jax.tree_util.tree_leaves(arguments)
-    kept = lowering.load_bytes(text).program_shape.parameters
-    assert len(kept) == len(leaves), "jax dropped an argument"
+    assert len(module.program_shape.parameters) == len(leaves), "jax dropped an argument"
     actual, expected = results_and_jax_results(computation, lowered, arguments)
     assert len(actual) == len(expected)
     for mine, theirs in zip(actual, expected, strict=True):
@@ -283,9 +282,14 @@ def check(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         assert ours.tobytes() == jaxs.tobytes(), (ours, jaxs)
 
 
-@pytest.mark.parametrize("name", mostly_slow(SIMPLE, 25))
-def test_functions(name: str) -> None:
-    check(*SIMPLE[name])
+PROGRAMS: Final = 8
+"""The number of programs with all functions: compiling one for each function takes longer."""
+
+
+@pytest.mark.parametrize("program", mostly_slow(range(PROGRAMS), 2))
+def test_functions(program: int) -> None:
+    functions, arguments = zip(*list(SIMPLE.values())[program::PROGRAMS], strict=True)
+    check(lambda *lists: [f(*a) for f, a in zip(functions, lists, strict=True)], arguments)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -109,8 +110,11 @@ def test_perturbed_results_differ(name: str, dtype: Any, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
-@pytest.mark.parametrize("length", [8, 31, 100, 512, 4096])
+@pytest.mark.parametrize(
+    ("kind", "length"),
+    # The error grows with the length; the interpreter takes a second for the last one.
+    [*product(["FFT", "IFFT", "RFFT", "IRFFT"], [8, 31, 100, 512]), ("FFT", 4096)],
+)
 def test_transforms_agree(kind: str, length: int) -> None:
     rng = np.random.default_rng(length)
     x = numbers(rng, np.complex64, (2, length // 2 + 1 if kind == "IRFFT" else length))
@@ -130,7 +134,7 @@ POOL: list[tuple[Callable[..., xb.XlaOp], Callable[..., Any], int]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_programs_agree(seed: int, dtype: Any) -> None:
     """Each op has operands with elements around 1, computed by earlier ops."""
     rng = np.random.default_rng(seed)

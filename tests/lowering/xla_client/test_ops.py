@@ -10,8 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import scipy.linalg
-import scipy.special
+import scipy
 from tables import each_row
 
 import builder as xb

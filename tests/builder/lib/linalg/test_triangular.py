@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import scipy.linalg
+import scipy
 from library_calls import run, run_portable
 from matrix_cases import each, matrices, rounding_unit
 from tables import each_row

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from support import parameter_like, run
-from tables import each_row, mostly_slow
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -55,26 +55,28 @@ SIZE = 300
 INDICES = [(t, v) for t in UNSIGNED for v in (7, t.max // 2 + 1, t.max - 1, t.max)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("t", "index"), INDICES, ids=str)
-@pytest.mark.parametrize("way", mostly_slow(WAYS, 1), ids=lambda way: way.__name__)
-def test_slices_at_unsigned_indices(way: Any, t: xb.PrimitiveType, index: int) -> None:
+@pytest.mark.parametrize("change", [lambda op: op, computed, called], ids=["as is", "xor", "call"])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_slices_at_unsigned_indices(way: Any, change: Callable[..., Any]) -> None:
+    def slices(x: xb.XlaOp, *starts: xb.XlaOp) -> xb.XlaOp:
+        return xb.concat_in_dim([xb.dynamic_slice(x, [change(i)], [2]) for i in starts], 0)
+
     x = np.arange(SIZE, dtype=np.int32)
-    start = np.asarray(index, t.dtype)
-    first = min(index, SIZE - 2)
-    for change in (lambda op: op, computed, called):
-        got = way(lambda x, i, change=change: xb.dynamic_slice(x, [change(i)], [2]), x, start)
-        assert_array_equal(got, [first, first + 1])
+    got = way(slices, x, *(np.asarray(index, t.dtype) for t, index in INDICES))
+    first = np.array([min(index, SIZE - 2) for _, index in INDICES])
+    assert_array_equal(np.reshape(got, (-1, 2)), np.stack([first, first + 1], 1))
 
 
-@pytest.mark.parametrize(("t", "index"), INDICES, ids=str)
-@pytest.mark.parametrize("way", mostly_slow(WAYS, 1), ids=lambda way: way.__name__)
-def test_gather_at_unsigned_indices(way: Any, t: xb.PrimitiveType, index: int) -> None:
-    x = np.arange(SIZE, dtype=np.int32)
-    indices = np.array([[index], [3]], t.dtype)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_gather_at_unsigned_indices(way: Any) -> None:
     numbers = xb.GatherDimensionNumbers([], [0], [0], 1)
-    got = way(lambda x, i: xb.gather(x, computed(i), numbers, [1]), x, indices)
-    assert_array_equal(got, [min(index, SIZE - 1), 3])
+
+    def gathers(x: xb.XlaOp, *indices: xb.XlaOp) -> xb.XlaOp:
+        return xb.concat_in_dim([xb.gather(x, computed(i), numbers, [1]) for i in indices], 0)
+
+    x = np.arange(SIZE, dtype=np.int32)
+    got = way(gathers, x, *(np.array([[index], [3]], t.dtype) for t, index in INDICES))
+    assert_array_equal(np.reshape(got, (-1, 2)), [[min(i, SIZE - 1), 3] for _, i in INDICES])
 
 
 @each_row("t, index", INDICES)
@@ -88,17 +90,21 @@ def test_the_interpreter_scatters_at_unsigned_indices(t: xb.PrimitiveType, index
     assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("index", [7, 2**63 - 1, 2**63, 2**64 - 1])
-@pytest.mark.parametrize("way", mostly_slow(WAYS, 1), ids=lambda way: way.__name__)
-def test_updates_at_indices_of_u64(way: Any, index: int) -> None:
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_updates_at_indices_of_u64(way: Any) -> None:
+    def updated(x: xb.XlaOp, update: xb.XlaOp, *starts: xb.XlaOp) -> xb.XlaOp:
+        each = [xb.dynamic_update_slice(x, update, [i, computed(i)]) for i in starts]
+        return xb.concat_in_dim(each, 0)
+
     x = np.arange(6 * SIZE, dtype=np.int32).reshape(6, SIZE)
     update = np.full((2, 3), -1, np.int32)
-    row, column = min(index, 4), min(index, SIZE - 3)
-    want = x.copy()
-    want[row : row + 2, column : column + 3] = -1
-    start = np.uint64(index)
-    got = way(lambda x, u, i: xb.dynamic_update_slice(x, u, [i, computed(i)]), x, update, start)
-    assert_array_equal(got, want)
+    indices = [7, 2**63 - 1, 2**63, 2**64 - 1]
+    got = way(updated, x, update, *map(np.uint64, indices))
+    for index, one in zip(indices, np.split(got, 4), strict=True):
+        row, column = min(index, 4), min(index, SIZE - 3)
+        want = x.copy()
+        want[row : row + 2, column : column + 3] = -1
+        assert_array_equal(one, want)
 
 
 # Comparisons
@@ -131,17 +137,26 @@ def order_key(t: xb.PrimitiveType, values: np.ndarray[Any, Any]) -> np.ndarray[A
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("t", mostly_slow(FLOATS, 3), ids=str)
-def test_the_total_order_of_constants(t: xb.PrimitiveType) -> None:
-    values = some_floats(t)
-    if t in WITHOUT_NEGATIVE_ZERO:
-        values = np.concatenate([values, np.array([0x81, 0xFF], np.uint8).view(t.dtype)])
-    x, y = np.repeat(values, len(values)), np.tile(values, len(values))
-    left, right = order_key(t, x), order_key(t, y)
-    for way in (of_constants, of_parameters):
-        for name in ("eq", "lt", "ge"):
-            got = way(getattr(xb, f"{name}_total_order"), x, y)
-            assert_array_equal(got, getattr(left, f"__{name}__")(right).astype(bool))
+@pytest.mark.parametrize("way", [of_constants, of_parameters], ids=lambda way: way.__name__)
+def test_the_total_order_of_constants(way: Any) -> None:
+    names = ("eq", "lt", "ge")
+    pairs, want = [], []
+    for t in FLOATS:
+        values = some_floats(t)
+        if t in WITHOUT_NEGATIVE_ZERO:
+            values = np.concatenate([values, np.array([0x81, 0xFF], np.uint8).view(t.dtype)])
+        x, y = np.repeat(values, len(values)), np.tile(values, len(values))
+        left, right = order_key(t, x), order_key(t, y)
+        pairs += [x, y]
+        want += [[getattr(left, f"__{name}__")(right).astype(bool) for name in names]]
+
+    def compared(*ops: xb.XlaOp) -> xb.XlaOp:
+        ordered = [getattr(xb, f"{name}_total_order") for name in names]
+        each = zip(ops[::2], ops[1::2], strict=True)
+        return xb.tuple(*(xb.concat_in_dim([f(x, y) for f in ordered], 0) for x, y in each))
+
+    for t, got, expected in zip(FLOATS, way(compared, *pairs), want, strict=True):
+        assert_array_equal(np.split(got, len(names)), expected, str(t))
 
 
 def test_the_total_order_in_a_reducer_of_constants() -> None:
@@ -174,18 +189,23 @@ def test_clamp_of_preds() -> None:
 # Numbers
 
 
-@pytest.mark.parametrize("t", mostly_slow(SIGNED, 2), ids=str)
-def test_leading_zeros_of_constants(t: xb.PrimitiveType) -> None:
-    numbers = [t.min, -2, -1, 0, 1, t.max]
-    x = np.array(numbers).astype(t.dtype)
-    counts = np.array([t.bits - (n % 2**t.bits).bit_length() for n in numbers])
+def each_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Apply a function to each operand, as one program."""
+    return lambda *operands: xb.tuple(*map(function, operands))
+
+
+def test_leading_zeros_of_constants() -> None:
+    numbers = [[t.min, -2, -1, 0, 1, t.max] for t in SIGNED]
+    arrays = [np.array(n).astype(t.dtype) for t, n in zip(SIGNED, numbers, strict=True)]
     for way in (of_constants, of_parameters):
-        assert_array_equal(way(xb.clz, x), counts.astype(t.dtype))
+        counted = way(each_of(xb.clz), *arrays)
+        for t, each, got in zip(SIGNED, numbers, counted, strict=True):
+            counts = np.array([t.bits - (n % 2**t.bits).bit_length() for n in each])
+            assert_array_equal(got, counts.astype(t.dtype), str(t))
 
 
-@pytest.mark.parametrize("name", ["ceil", "floor", "round", "round_nearest_even"])
-@pytest.mark.parametrize("way", mostly_slow(WAYS, 1), ids=lambda way: way.__name__)
-def test_rounding_of_f8e3m4(way: Any, name: str) -> None:
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_rounding_of_f8e3m4(way: Any) -> None:
     x = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e3m4)
     wide = x.astype(np.float64)
     want = {
@@ -194,21 +214,29 @@ def test_rounding_of_f8e3m4(way: Any, name: str) -> None:
         "round": np.copysign(np.floor(np.abs(wide) + 0.5), wide),
         "round_nearest_even": np.rint(wide),
     }
-    got = np.asarray(way(getattr(xb, name), x))
-    assert_array_equal(got.astype(np.float64), want[name].astype(x.dtype).astype(np.float64))
+    got = way(lambda op: xb.concat_in_dim([getattr(xb, name)(op) for name in want], 0), x)
+    for name, one in zip(want, np.split(np.asarray(got).astype(np.float64), 4), strict=True):
+        assert_array_equal(one, want[name].astype(x.dtype).astype(np.float64), name)
 
 
-@pytest.mark.parametrize("t", mostly_slow(SIGNED, 2), ids=str)
-def test_negative_powers_of_constants(t: xb.PrimitiveType) -> None:
-    x = np.array([-1, -1, 1, -2, 1, -1, -1]).astype(t.dtype)
-    y = np.array([-1, -2, -1, -1, t.min, t.min, 1]).astype(t.dtype)
+def test_negative_powers_of_constants() -> None:
     want = [-1, 1, 1, 0, 1, 1, -1]
-    assert_array_equal(of_parameters(xb.pow, x, y).astype(np.int64), want)
+    arrays = []
+    for t in SIGNED:
+        arrays.append(np.array([-1, -1, 1, -2, 1, -1, -1]).astype(t.dtype))
+        arrays.append(np.array([-1, -2, -1, -1, t.min, t.min, 1]).astype(t.dtype))
+
+    def powers(*ops: xb.XlaOp) -> xb.XlaOp:
+        return xb.tuple(*(xb.pow(x, y) for x, y in zip(ops[::2], ops[1::2], strict=True)))
+
+    of_variables = of_parameters(powers, *arrays)
     # Not compared with the HLO text: jaxlib 0.10 reads constants of s2 there with other unused
     # bits, and XLA's constant folding compares these too.
     b = xb.XlaBuilder("constants")
-    compiled = lowering.compile(b.build(xb.pow(b.constant(x), b.constant(y))))
-    assert_array_equal(np.asarray(compiled()).astype(np.int64), want)
+    folded = lowering.compile(b.build(powers(*map(b.constant, arrays))))()
+    for t, *both in zip(SIGNED, of_variables, folded, strict=True):
+        for got in both:
+            assert_array_equal(np.asarray(got).astype(np.int64), want, str(t))
 
 
 # Conversions
@@ -216,17 +244,18 @@ def test_negative_powers_of_constants(t: xb.PrimitiveType) -> None:
 F4 = ml_dtypes.float4_e2m1fn
 
 
-@pytest.mark.parametrize(
-    "t", mostly_slow([t for t in FLOATS if t not in (xb.f8e8m0fnu, xb.f4e2m1fn)], 3), ids=str
-)
-def test_conversions_of_constants_to_f4(t: xb.PrimitiveType) -> None:
-    x = np.array([0.1, 0.25, 0.26, 0.75, 1.25, 2.5, 3.5, 5, 5.1, 6, 7, 100, 1e4, np.inf])
-    with np.errstate(all="ignore"):
-        x = np.concatenate([x, -x]).astype(t.dtype)
-    x = x[~np.isnan(x.astype(np.float64))]
+def test_conversions_of_constants_to_f4() -> None:
+    numbers = np.array([0.1, 0.25, 0.26, 0.75, 1.25, 2.5, 3.5, 5, 5.1, 6, 7, 100, 1e4, np.inf])
+    arrays = []
+    for t in FLOATS:
+        if t not in (xb.f8e8m0fnu, xb.f4e2m1fn):
+            with np.errstate(all="ignore"):
+                x = np.concatenate([numbers, -numbers]).astype(t.dtype)
+            arrays.append(x[~np.isnan(x.astype(np.float64))])
     for way in (of_constants, of_parameters):
-        got = np.asarray(way(lambda op: xb.convert(op, xb.f4e2m1fn), x))
-        assert_array_equal(got.view(np.uint8), x.astype(F4).view(np.uint8))
+        converted = way(each_of(lambda op: xb.convert(op, xb.f4e2m1fn)), *arrays)
+        for x, got in zip(arrays, converted, strict=True):
+            assert_array_equal(got.view(np.uint8), x.astype(F4).view(np.uint8), str(x.dtype))
 
 
 def test_complex_constants_to_f4() -> None:

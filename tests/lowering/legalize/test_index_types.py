@@ -51,50 +51,50 @@ def in_loop(x, part, i, op):
     return xb.while_(lambda s: s[0] <= i, body, (zero, x))[1]
 
 
-def counted(x, i, op, places):
+def counted(x, t, numbers, op, places):
     size = 2 if places is in_function else 1
     part = np.full(size, -1, np.float32)
     b = xb.XlaBuilder("counted")
-    shapes = xb.f32[x.size], xb.f32[size], xb.array_shape(xb.as_primitive_type(i.dtype), [])
-    root = places(*map(b.parameter, shapes), op)
-    got = np.asarray(lowering.compile(b.build(root), "cpu")(x, part, i))
-    want, place = x.copy(), int(i)
-    if places is in_loop:
-        want[: place + 1] = -1
-    else:
-        if op == "dynamic_update_slice":
-            place = min(max(place, 0), x.size - size)
-        inside = [p for p in range(place, place + size) if 0 <= p < x.size]
-        want[inside] = -1
-    assert got.tobytes() == want.tobytes(), (i.dtype, x.size, place, op, places.__name__, got)
+    shapes = xb.f32[x.size], xb.f32[size], t[()]
+    run = lowering.compile(b.build(places(*map(b.parameter, shapes), op)), "cpu")
+    for place in numbers:
+        got = np.asarray(run(x, part, np.asarray(place).astype(t.dtype)))
+        want = x.copy()
+        if places is in_loop:
+            want[: place + 1] = -1
+        else:
+            if op == "dynamic_update_slice":
+                place = min(max(place, 0), x.size - size)
+            inside = [p for p in range(place, place + size) if 0 <= p < x.size]
+            want[inside] = -1
+        assert got.tobytes() == want.tobytes(), (t, x.size, place, op, places.__name__, got)
 
 
-op = sys.argv[1]
-for t, size in (each.split() for each in sys.argv[2:]):
+for t, size in (each.split() for each in sys.argv[1:]):
     t, size = getattr(xb, t), int(size)
     x = np.arange(size, dtype=np.float32)
-    for number in (int(t.max), int(t.max) // 2, -1 if t.is_signed else 0):
-        counted(x, np.asarray(number).astype(t.dtype), op, update)
-    for places in (in_branch, in_function, in_loop):
-        counted(x, np.asarray(int(t.max) - 1).astype(t.dtype), op, places)
+    largest = int(t.max)
+    for op in ("dynamic_update_slice", "scatter"):
+        counted(x, t, (largest, largest // 2, -1 if t.is_signed else 0), op, update)
+        for places in (in_branch, in_function, in_loop):
+            counted(x, t, [largest - 1], op, places)
 print("done")
 """
 
 _SIZES = {
     "s8": (127, 128, 129, 130, 300),
-    "u8": (256, 257, 300),
-    "s16": (32769, 40000),
-    "u16": (65537, 70000),
+    "u8": (256, 257),
+    "s16": (32769,),
+    "u16": (65537,),
     "s4": (8, 9, 40),
-    "u4": (16, 17, 40),
+    "u4": (16, 17),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", ["dynamic_update_slice", "scatter"])
-def test_updates_at_narrow_indices(op: str) -> None:
+def test_updates_at_narrow_indices() -> None:
     sizes = [f"{t} {size}" for t, each in _SIZES.items() for size in each]
-    assert run_python("-c", _PROGRAM, op, *sizes).stdout == "done\n"
+    assert run_python("-c", _PROGRAM, *sizes).stdout == "done\n"
 
 
 def _module(t: xb.PrimitiveType, size: int) -> lowering.StablehloModule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -194,36 +195,49 @@ def test_type_lists_are_complete() -> None:
 
 
 PAIRS = [(0, 3), (3, 7), (7, 0), (5, 5)]
+TWOS = [[0, 5], [1, 3], [2, 4], [7, 6]]
 SOURCES = [[3, 0, 1, 2], [6, 5, 4, 7]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("t", ALL, ids=str)
-def test_data_movement_of_every_type(t: PrimitiveType) -> None:
+def test_data_movement_of_every_type() -> None:
     """Compare bit by bit, since these operations only move data."""
-    rows = bits(t, 8)
+    rows = [bits(t, 8) for t in ALL]
     b = xb.XlaBuilder("moved")
-    x = parameter_like(b, rows[0])
-    root = xb.tuple(
-        xb.all_gather(x, 0, 4, GROUPS),
-        xb.all_to_all(x, 0, 0, 4, GROUPS),
-        xb.collective_permute(x, PAIRS),
-        xb.collective_broadcast(x, SOURCES),
-        xb.all_to_all_tuple([x] * 4, GROUPS),
-    )
-    expected = zip(
-        gathered(rows, 0, GROUPS),
-        exchanged(rows, 0, 0, GROUPS),
-        permuted(rows, PAIRS),
-        [rows[group_of(r, SOURCES)[0][0]] for r in range(N)],
-        strict=True,
-    )
-    got = run_replicated(b.build(root), rows, num_replicas=N)
-    for replica, (ours, theirs) in enumerate(zip(got, expected, strict=True)):
-        for one, other in zip(ours, theirs, strict=False):
-            assert_identical(one, other)
-        for one, sender in zip(ours[4], group_of(replica, GROUPS)[0], strict=True):
-            assert_identical(one, rows[sender])
+    moved = [
+        xb.tuple(
+            xb.all_gather(x, 0, 4, GROUPS),
+            xb.all_to_all(x, 0, 0, 2, TWOS),
+            xb.collective_permute(x, PAIRS),
+            xb.collective_broadcast(x, SOURCES),
+        )
+        for x in (parameter_like(b, of_type[0]) for of_type in rows)
+    ]
+    got = run_replicated(b.build(xb.tuple(*moved)), *rows, num_replicas=N)
+    for index, of_type in enumerate(rows):
+        expected = zip(
+            gathered(of_type, 0, GROUPS),
+            exchanged(of_type, 0, 0, TWOS),
+            permuted(of_type, PAIRS),
+            [of_type[group_of(r, SOURCES)[0][0]] for r in range(N)],
+            strict=True,
+        )
+        for ours, theirs in zip(got, expected, strict=True):
+            for one, other in zip(ours[index], theirs, strict=True):
+                assert_identical(one, other)
+
+
+@pytest.mark.slow
+def test_all_to_all_tuple_of_every_type() -> None:
+    """Apart from the other operations, because XLA has other HLO for its HLO text."""
+    rows = [bits(t, 8) for t in ALL]
+    b = xb.XlaBuilder("exchanged")
+    parameters = [parameter_like(b, of_type[0]) for of_type in rows]
+    root = xb.tuple(*(xb.all_to_all_tuple([x] * 2, TWOS) for x in parameters))
+    for replica, results in enumerate(run_replicated(b.build(root), *rows, num_replicas=N)):
+        for pair, of_type in zip(results, rows, strict=True):
+            for one, sender in zip(pair, group_of(replica, TWOS)[0], strict=True):
+                assert_identical(one, of_type[sender])
 
 
 REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -249,24 +263,25 @@ def reducers_of(t: PrimitiveType) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("t", [t for t in ALL if t is not xb.f8e8m0fnu], ids=str)
-def test_reductions_of_every_type(t: PrimitiveType) -> None:
-    rows = numbers(t, (4, 3))
-    names = reducers_of(t)
+def test_reductions_of_every_type() -> None:
+    types = [t for t in ALL if t is not xb.f8e8m0fnu]
+    rows = [numbers(t, (4, 3)) for t in types]
     b = xb.XlaBuilder("reduced")
-    x = parameter_like(b, rows[0])
-    pairs = [[0, 5], [1, 3], [2, 4], [7, 6]]
-    root = xb.tuple(
-        xb.tuple(*(xb.all_reduce(x, REDUCERS[name][0], pairs) for name in names)),
-        xb.tuple(*(xb.reduce_scatter(x, REDUCERS[name][0], 0, 2, pairs) for name in names)),
-    )
-    got = run_replicated(b.build(root), rows, num_replicas=N)
-    for index, name in enumerate(names):
-        function = REDUCERS[name][1]
-        wholes, parts = reduced(rows, function, pairs), scattered(rows, function, 0, pairs)
-        for (whole, part), theirs, other in zip(got, wholes, parts, strict=True):
-            assert_same_bits(whole[index], theirs)
-            assert_same_bits(part[index], other)
+    results = []
+    for t, of_type in zip(types, rows, strict=True):
+        x = parameter_like(b, of_type[0])
+        reducers = [REDUCERS[name][0] for name in reducers_of(t)]
+        results += [xb.all_reduce(x, reducer, TWOS) for reducer in reducers]
+        results += [xb.reduce_scatter(x, reducer, 0, 2, TWOS) for reducer in reducers]
+    got = run_replicated(b.build(xb.tuple(*results)), *rows, num_replicas=N)
+    each = zip(*got, strict=True)
+    for t, of_type in zip(types, rows, strict=True):
+        functions = [REDUCERS[name][1] for name in reducers_of(t)]
+        expected = [reduced(of_type, function, TWOS) for function in functions]
+        expected += [scattered(of_type, function, 0, TWOS) for function in functions]
+        for ours, theirs in zip(itertools.islice(each, len(expected)), expected, strict=True):
+            for one, other in zip(ours, theirs, strict=True):
+                assert_same_bits(one, other)
 
 
 def test_reductions_of_powers_of_two() -> None:
@@ -274,13 +289,12 @@ def test_reductions_of_powers_of_two() -> None:
     rows = numbers(xb.f8e8m0fnu, (4,))
     b = xb.XlaBuilder("powers")
     x = parameter_like(b, rows[0])
-    pairs = [[0, 5], [1, 3], [2, 4], [7, 6]]
     names = ("mul", "max", "min")
-    root = xb.tuple(*(xb.all_reduce(x, REDUCERS[name][0], pairs) for name in names))
+    root = xb.tuple(*(xb.all_reduce(x, REDUCERS[name][0], TWOS) for name in names))
     got = run_replicated(b.build(root), rows, num_replicas=N)
     wide = [row.astype(np.float32) for row in rows]
     for index, name in enumerate(names):
-        for one, other in zip(got, reduced(wide, REDUCERS[name][1], pairs), strict=True):
+        for one, other in zip(got, reduced(wide, REDUCERS[name][1], TWOS), strict=True):
             assert_same_bits(one[index].astype(np.float32), other)
 
 
@@ -301,9 +315,7 @@ def test_sums_of_preds() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "shape", [(8,), (4, 6), (8, 2, 4), (0, 4), (4, 0), (8, 1000), (256, 1024)], ids=str
-)
+@pytest.mark.parametrize("shape", [(8,), (8, 2, 4), (0, 4), (4, 0), (256, 1024)], ids=str)
 def test_shapes(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(11)
     rows = list(rng.integers(-1000, 1000, (N, *shape)).astype(np.float32))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import assert_same_bits, run, summable
+from support import assert_same_bits, parameter_like, run, summable
 
 import builder as xb
 import lowering
@@ -75,12 +75,16 @@ CASES: dict[str, tuple[Any, Callable[[Array, Array], Array], tuple[int, ...], tu
 }
 
 
+# One type of each kind, and the shape makes no difference for a type. Sums of many numbers would be
+# rounded in narrower types of floating point.
+SOME_TYPES = [xb.pred, xb.u4, xb.s32, xb.bf16, xb.f32, xb.c64]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_type(name: str) -> None:
     function, want, lhs, rhs = CASES[name]
-    # Sums of many numbers would be rounded in narrow types.
-    types = [t for t in ALL_TYPES if not (name == "larger" and t.is_floating and t.bits < 16)]
+    types = ALL_TYPES if name in ("matrix with matrix", "batch", "empty sums") else SOME_TYPES
     arguments = {t: (sample(t, lhs), sample(t, rhs)) for t in types}
     b = xb.XlaBuilder("dot")
     results = [
@@ -101,15 +105,18 @@ WIDER = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", [t for t in ALL_TYPES if WIDER[t]], ids=str)
-def test_preferred_element_type(source: xb.PrimitiveType) -> None:
-    x, y = sample(source, (3, 4)), sample(source, (4, 2))
+def test_preferred_element_type() -> None:
+    operands = {source: (sample(source, (3, 4)), sample(source, (4, 2))) for source in WIDER}
     b = xb.XlaBuilder("dot")
-    lhs, rhs = b.parameter(source[3, 4]), b.parameter(source[4, 2])
-    results = [xb.dot(lhs, rhs, preferred_element_type=t) for t in WIDER[source]]
-    actual = run(b.build(xb.tuple(*results)), x, y)
-    for t, result in zip(WIDER[source], actual, strict=True):
-        assert_same_bits(result, reference(np.dot, x, y, t))
+    pairs, results = [], []
+    for source, (x, y) in operands.items():
+        lhs, rhs = parameter_like(b, x), parameter_like(b, y)
+        for to in WIDER[source]:
+            pairs.append((source, to))
+            results.append(xb.dot(lhs, rhs, preferred_element_type=to))
+    actual = run(b.build(xb.tuple(*results)), *(a for both in operands.values() for a in both))
+    for (source, to), result in zip(pairs, actual, strict=True):
+        assert_same_bits(result, reference(np.dot, *operands[source], to))
 
 
 def test_precision() -> None:
@@ -127,8 +134,10 @@ def test_precision() -> None:
 def test_algorithms(algorithm: xb.DotAlgorithm) -> None:
     b = xb.XlaBuilder("dot")
     arguments, results, expected = [], [], []
+    # The CPU backend treats both algorithms of f8, which have the same types, alike.
+    count = 1 if algorithm is xb.DotAlgorithm.DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM else None
     for sources, targets in ALGORITHM_TYPES[algorithm]:
-        for source in sorted(sources, key=str):
+        for source in sorted(sources, key=str)[:count]:
             x, y = sample(source, (3, 4)), sample(source, (4, 2))
             lhs, rhs = b.parameter(source[3, 4]), b.parameter(source[4, 2])
             arguments += [x, y]

@@ -564,16 +564,16 @@ def running_sums(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reverse", [False, True])
-def test_scan_of_every_type(reverse: bool) -> None:
+def test_scan_of_every_type() -> None:
     rng = np.random.default_rng(5)
     b = xb.XlaBuilder("sums")
-    sums = [sums_of(b, t, (3, 4), 1, is_reverse=reverse) for t in ALL]
+    # Every second type in reverse: the direction makes no difference for a type.
+    sums = [sums_of(b, t, (3, 4), 1, is_reverse=n % 2 > 0) for n, t in enumerate(ALL)]
     arrays = [(rng.integers(0, 2, (3, 4)).astype(t.dtype), np.ones(3).astype(t.dtype)) for t in ALL]
     results = run(b.build(xb.tuple(*sums)), *(one for pair in arrays for one in pair))
-    for t, pair, got in zip(ALL, arrays, results, strict=True):
+    for n, (t, pair, got) in enumerate(zip(ALL, arrays, results, strict=True)):
         narrow = t.is_integral and t.bits < 8  # types of ml_dtypes do not wrap like those of NumPy
-        want = scanned(*(p.astype(np.int8) if narrow else p for p in pair), 1, reverse=reverse)
+        want = scanned(*(p.astype(np.int8) if narrow else p for p in pair), 1, reverse=n % 2 > 0)
         for mine, other in zip(got, want, strict=True):
             if narrow:
                 other = ((other - int(t.min)) % 2**t.bits + int(t.min)).astype(t.dtype)

@@ -69,15 +69,16 @@ def test_reduce_of_every_type(name: str) -> None:
             start = t.max
         operand = parameter_like(b, x)
         arguments.append(x)
-        results += [xb.reduce(operand, start, function, d) for d in ([1], [0, 1])]
+        # Each type has both, for one reducer or another.
+        dimensions = ((1,), (0, 1))[(ALL.index(t) + [*REDUCERS].index(name)) % 2]
+        results.append(xb.reduce(operand, start, function, dimensions))
         if t.is_integral:
             # In Python integers: reducing modulo the width at the end is the same as at each step.
             x = x.astype(np.int64).astype(object)
-        for dimensions in ((1,), (0, 1)):
-            total = folded(x, start, reference, dimensions)
-            if t.is_integral:
-                total = (total - t.min) % (1 << t.bits) + t.min
-            expected.append(np.asarray(total).astype(t.dtype))
+        total = folded(x, start, reference, dimensions)
+        if t.is_integral:
+            total = (total - t.min) % (1 << t.bits) + t.min
+        expected.append(np.asarray(total).astype(t.dtype))
     for got, want in zip(run(b.build(xb.tuple(*results)), *arguments), expected, strict=True):
         assert got.dtype == want.dtype
         assert got.shape == want.shape

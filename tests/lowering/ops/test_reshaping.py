@@ -31,6 +31,10 @@ def sample(t: xb.PrimitiveType, sizes: tuple[int, ...]) -> Array:
     return (2.0 ** RANDOM.integers(-1, 3, sizes)).astype(t.dtype)
 
 
+# One type of each kind, for sizes and attributes that make no difference for a type.
+SOME_TYPES = [xb.pred, xb.s4, xb.u16, xb.f8e5m2, xb.bf16, xb.f32, xb.c64]
+
+
 def check(
     function: Callable[..., xb.XlaOp],
     want: Callable[..., Array],
@@ -50,9 +54,18 @@ def check(
 SIZES = [(3, 4), (1, 67, 5), (0, 3)]
 
 
+def types_for(sizes: tuple[int, ...]) -> Sequence[xb.PrimitiveType]:
+    return ALL_TYPES if sizes == SIZES[0] else SOME_TYPES
+
+
 @pytest.mark.parametrize("sizes", mostly_slow([*SIZES, ()], 2))
 def test_broadcast(sizes: tuple[int, ...]) -> None:
-    check(lambda x: xb.broadcast(x, [2, 3]), lambda x: np.broadcast_to(x, (2, 3, *sizes)), sizes)
+    check(
+        lambda x: xb.broadcast(x, [2, 3]),
+        lambda x: np.broadcast_to(x, (2, 3, *sizes)),
+        sizes,
+        types=types_for(sizes),
+    )
 
 
 def test_broadcast_in_dim() -> None:
@@ -66,11 +79,13 @@ def test_broadcast_in_dim() -> None:
         lambda x: xb.broadcast_in_dim(x, [7, 4, 0], [0, 1]),
         lambda x: np.broadcast_to(x[:, :, None], (7, 4, 0)),
         (1, 4),
+        types=SOME_TYPES,
     )
     check(
         lambda x: xb.broadcast_in_dim(x, [7, 4], [0, 1]),
         lambda x: np.broadcast_to(x, (7, 4)),
         (1, 4),
+        types=SOME_TYPES,
     )
 
 
@@ -78,20 +93,23 @@ def test_broadcast_in_dim() -> None:
 def test_reshape_and_collapse(sizes: tuple[int, ...]) -> None:
     count = int(np.prod(sizes))
     last = len(sizes) - 1
-    check(lambda x: xb.reshape(x, [count, 1]), lambda x: x.reshape(count, 1), sizes)
+    types = types_for(sizes)
+    check(lambda x: xb.reshape(x, [count, 1]), lambda x: x.reshape(count, 1), sizes, types=types)
     check(
         lambda x: xb.collapse(x, [last - 1, last]),
         lambda x: x.reshape(*sizes[: last - 1], sizes[last - 1] * sizes[last]),
         sizes,
+        types=types,
     )
 
 
 @pytest.mark.parametrize("sizes", mostly_slow(SIZES, 2))
 def test_transpose_and_rev(sizes: tuple[int, ...]) -> None:
     order = [len(sizes) - 1, *range(len(sizes) - 1)]
-    check(lambda x: xb.transpose(x, order), lambda x: np.transpose(x, order), sizes)
-    check(lambda x: xb.rev(x, [0, 1]), lambda x: np.flip(x, (0, 1)), sizes)
-    check(lambda x: xb.rev(x, []), lambda x: x, sizes)
+    types = types_for(sizes)
+    check(lambda x: xb.transpose(x, order), lambda x: np.transpose(x, order), sizes, types=types)
+    check(lambda x: xb.rev(x, [0, 1]), lambda x: np.flip(x, (0, 1)), sizes, types=types)
+    check(lambda x: xb.rev(x, []), lambda x: x, sizes, types=SOME_TYPES)
 
 
 def test_concatenate() -> None:
@@ -101,6 +119,7 @@ def test_concatenate() -> None:
             lambda x, y, d=dimension: np.concatenate([x, y, x], d),
             (3, 4),
             second,
+            types=ALL_TYPES if second == (2, 4) else SOME_TYPES,
         )
 
 
@@ -132,7 +151,9 @@ def padded(x: Array, value: Array, config: Sequence[tuple[int, int, int]]) -> Ar
     ],
 )
 def test_pad(config: list[tuple[int, int, int]]) -> None:
-    check(lambda x, v: xb.pad(x, v, config), lambda x, v: padded(x, v, config), (3, 4), ())
+    types = ALL_TYPES if config == [(1, -1, 2), (-1, 2, 1)] else SOME_TYPES
+    sizes = (3, 4), ()
+    check(lambda x, v: xb.pad(x, v, config), lambda x, v: padded(x, v, config), *sizes, types=types)
 
 
 def test_pad_in_dim() -> None:
@@ -143,8 +164,9 @@ def test_pad_in_dim() -> None:
 
 def test_pad_of_empty_arrays() -> None:
     config = [(2, 1, 3), (0, 1, 0)]
-    check(lambda x, v: xb.pad(x, v, config), lambda x, v: padded(x, v, config), (0, 3), ())
-    check(lambda x, v: xb.pad(x, v, []), lambda x, v: x, (), ())
+    sizes, types = ((0, 3), ()), SOME_TYPES
+    check(lambda x, v: xb.pad(x, v, config), lambda x, v: padded(x, v, config), *sizes, types=types)
+    check(lambda x, v: xb.pad(x, v, []), lambda x, v: x, (), (), types=types)
 
 
 @pytest.mark.parametrize(
@@ -158,16 +180,20 @@ def test_pad_of_empty_arrays() -> None:
 )
 def test_slice(start: list[int], limit: list[int], strides: list[int] | None) -> None:
     cut = tuple(slice(*part) for part in zip(start, limit, strides or [1, 1], strict=True))
-    check(lambda x: xb.slice(x, start, limit, strides), lambda x: x[cut], (61, 7))
+    types = ALL_TYPES if strides == [7, 2] else SOME_TYPES
+    check(lambda x: xb.slice(x, start, limit, strides), lambda x: x[cut], (61, 7), types=types)
 
 
 def test_slice_in_dim() -> None:
-    check(lambda x: xb.slice_in_dim(x, 1, 6, 2, 1), lambda x: x[:, 1:6:2], (61, 7))
+    check(
+        lambda x: xb.slice_in_dim(x, 1, 6, 2, 1), lambda x: x[:, 1:6:2], (61, 7), types=SOME_TYPES
+    )
 
 
 def test_iota() -> None:
-    types = [t for t in ALL_TYPES if t not in (xb.pred, xb.f8e8m0fnu)]
     for sizes, dimension in (((4, 3), 0), ((3, 4), 1), ((2, 0, 3), 2), ((1,), 0)):
+        types = ALL_TYPES if sizes == (4, 3) else SOME_TYPES
+        types = [t for t in types if t not in (xb.pred, xb.f8e8m0fnu)]
         b = xb.XlaBuilder("iota")
         results = [b.iota(xb.array_shape(t, sizes), dimension) for t in types]
         actual = run(b.build(xb.tuple(*results)))

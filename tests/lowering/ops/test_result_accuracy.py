@@ -58,39 +58,49 @@ def test_the_functions_are_those_of_stablehlo() -> None:
     assert taking == set(FUNCTIONS)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_function(name: str) -> None:
+def accuracies_of(computation: xb.XlaComputation) -> list[xb.ResultAccuracy | None]:
+    """Return the accuracies of the elements of a tuple."""
+    return [op.attributes.get("result_accuracy") for op in computation.root.operands]
+
+
+def test_every_function() -> None:
     """XLA parses and prints the accuracy; an import from StableHLO or HLO keeps it."""
-    computation = of(name, HIGHEST)
+    b = xb.XlaBuilder("accurate")
+    p = b.parameter(xb.f32[3], "x")
+    computation = b.build(xb.tuple(*(getattr(xb, name)(p, HIGHEST) for name in FUNCTIONS)))
     parsed = hlo_conversion.parsed_hlo_text(str(computation))
-    assert parsed.count("result_accuracy={mode=highest}") == 1
     module = lowering.lower(computation)
-    assert "#stablehlo.result_accuracy<mode = #stablehlo.result_accuracy_mode<HIGHEST>>" in str(
-        module
-    )
-    assert accuracy_of(lowering.to_computation(module)) == HIGHEST
-    assert accuracy_of(lowering.from_hlo(str(computation))) == HIGHEST
+    for name in FUNCTIONS:
+        opcode = xb.OPERATIONS[name].opcode
+        written = opcode.replace("_", "-")
+        assert len(re.findall(rf" {written}\(.*result_accuracy={{mode=highest}}", parsed)) == 1
+        assert len(re.findall(rf"\.{opcode} .*result_accuracy_mode<HIGHEST>>", str(module))) == 1
+    every = [HIGHEST] * len(FUNCTIONS)
+    assert accuracies_of(lowering.to_computation(module)) == every
+    assert accuracies_of(lowering.from_hlo(str(computation))) == every
     x = np.array([0.25, 0.5, 1.5], np.float32)
-    result = lowering.compile(computation)(x)
-    np.testing.assert_allclose(result, FUNCTIONS[name](x), rtol=1e-6)
+    for name, result in zip(FUNCTIONS, lowering.compile(computation)(x), strict=True):
+        np.testing.assert_allclose(result, FUNCTIONS[name](x), rtol=1e-6, err_msg=name)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("accuracy", ACCURACIES, ids=str)
-def test_every_accuracy(accuracy: xb.ResultAccuracy) -> None:
+def test_every_accuracy() -> None:
     """The tolerances keep all bits."""
-    computation = of("exp", accuracy)
+    b = xb.XlaBuilder("accurate")
+    p = b.parameter(xb.f32[3], "x")
+    computation = b.build(xb.tuple(*(xb.exp(p, accuracy) for accuracy in ACCURACIES)))
     module = lowering.lower(computation)
-    assert accuracy_of(lowering.to_computation(str(module))) == accuracy
-    assert accuracy_of(lowering.from_hlo(str(computation))) == accuracy
+    assert accuracies_of(lowering.to_computation(str(module))) == ACCURACIES
+    assert accuracies_of(lowering.from_hlo(str(computation))) == ACCURACIES
     proto = hlo_conversion.hlo_proto(str(computation))
-    assert accuracy_of(lowering.from_hlo(proto)) == accuracy
+    assert accuracies_of(lowering.from_hlo(proto)) == ACCURACIES
     translated = hlo_conversion.stablehlo_to_hlo_text(module.bytecode)
     parsed = hlo_conversion.parsed_hlo_text(str(computation))
-    (expected,) = re.findall(r"result_accuracy=(.*)", translated)
-    assert expected in parsed
-    assert lowering.compile(computation)(np.zeros(3, np.float32)).tolist() == [1, 1, 1]
+    expected = re.findall(r"result_accuracy=(.*)", translated)
+    assert len(expected) == len(ACCURACIES)
+    for accuracy in expected:
+        assert accuracy in parsed
+    for result in lowering.compile(computation)(np.zeros(3, np.float32)):
+        assert result.tolist() == [1, 1, 1]
 
 
 def test_the_default_is_not_written() -> None:

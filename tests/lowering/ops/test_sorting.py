@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from support import assert_identical, branch, operation_names, parameter_like
-from tables import each_row, mostly_slow
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -65,32 +65,36 @@ def order(x: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("t", mostly_slow(ALL, 3), ids=str)
-def test_every_type(t: PrimitiveType) -> None:
+def test_every_type() -> None:
     """Sort with and without indices, along both dimensions, and by both comparators."""
-    x = any_values(t, 7 * 30).reshape(7, 30)
-    at = np.arange(x.size, dtype=np.int32).reshape(x.shape)
+    arrays = [any_values(t, 7 * 30).reshape(7, 30) for t in ALL]
+    at = np.arange(7 * 30, dtype=np.int32).reshape(7, 30)
 
     def descending(a: xb.XlaOp, b: xb.XlaOp, i: xb.XlaOp, j: xb.XlaOp) -> xb.XlaOp:
-        if t.is_complex:
+        if a.shape.element_type.is_complex:
             return i > j
         return xb.gt_total_order(a, b)
 
-    def program(p: xb.XlaOp, i: xb.XlaOp) -> xb.XlaOp:
-        return xb.tuple(
-            xb.sort(p, is_stable=True),
-            xb.sort([p, i], dimension=0, is_stable=True),
-            xb.sort([p, i], descending, is_stable=True),
+    def program(i: xb.XlaOp, *ops: xb.XlaOp) -> xb.XlaOp:
+        sorts = (
+            xb.tuple(
+                xb.sort(p, is_stable=True),
+                xb.sort([p, i], dimension=0, is_stable=True),
+                xb.sort([p, i], descending, is_stable=True),
+            )
+            for p in ops
         )
+        return xb.tuple(*sorts)
 
-    alone, columns, rows = evaluate(program, x, at)
-    assert_identical(alone, np.take_along_axis(x, order(x), 1))
-    down = order(x, 0)
-    assert_identical(columns[0], np.take_along_axis(x, down, 0))
-    assert_identical(columns[1], np.take_along_axis(at, down, 0))
-    across = np.argsort(-(at if t.is_complex else keys(x)), axis=1, kind="stable")
-    assert_identical(rows[0], np.take_along_axis(x, across, 1))
-    assert_identical(rows[1], np.take_along_axis(at, across, 1))
+    results = evaluate(program, at, *arrays)
+    for t, x, (alone, columns, rows) in zip(ALL, arrays, results, strict=True):
+        assert_identical(alone, np.take_along_axis(x, order(x), 1))
+        down = order(x, 0)
+        assert_identical(columns[0], np.take_along_axis(x, down, 0))
+        assert_identical(columns[1], np.take_along_axis(at, down, 0))
+        across = np.argsort(-(at if t.is_complex else keys(x)), axis=1, kind="stable")
+        assert_identical(rows[0], np.take_along_axis(x, across, 1))
+        assert_identical(rows[1], np.take_along_axis(at, across, 1))
 
 
 def test_documented_sort_of_three_operands() -> None:
@@ -226,32 +230,40 @@ def test_bounded_sizes(size: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("t", mostly_slow(ALL, 3), ids=str)
-def test_top_k_of_every_type(t: PrimitiveType) -> None:
-    x = any_values(t, 4 * 60).reshape(4, 60)
+def test_top_k_of_every_type() -> None:
+    arrays = [any_values(t, 4 * 60).reshape(4, 60) for t in ALL]
 
-    def program(p: xb.XlaOp) -> xb.XlaOp:
-        return xb.tuple(xb.top_k(p, 9), xb.top_k(p, 9, largest=False), xb.top_k(p, 60))
+    def program(*ops: xb.XlaOp) -> xb.XlaOp:
+        return xb.tuple(*(xb.top_k(p, 9, largest=up) for p in ops for up in (True, False)))
 
-    largest, smallest, every = evaluate(program, x)
-    for (values, places), sign, k in ((largest, -1, 9), (smallest, 1, 9), (every, -1, 60)):
-        want = np.argsort(sign * keys(x), axis=1, kind="stable")[:, :k]
-        assert_identical(values, np.take_along_axis(x, want, 1))
-        assert_identical(places, want.astype(np.int32))
+    results = iter(evaluate(program, *arrays))
+    for x in arrays:
+        for sign in (-1, 1):
+            values, places = next(results)
+            want = np.argsort(sign * keys(x), axis=1, kind="stable")[:, :9]
+            assert_identical(values, np.take_along_axis(x, want, 1))
+            assert_identical(places, want.astype(np.int32))
 
 
-@pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize(
-    ("shape", "k"), [((5,), 5), ((5,), 0), ((0,), 0), ((0, 3), 2), ((2, 3, 4), 3), ((2, 1), 1)]
-)
-def test_top_k_of_any_rank(shape: tuple[int, ...], k: int, largest: bool) -> None:
-    x = np.random.default_rng(5).permutation(int(np.prod(shape))).reshape(shape)
-    for t in (xb.s32, xb.f32, xb.f8e5m2):
-        y = x.astype(t.dtype)
-        values, places = evaluate(lambda p: xb.top_k(p, k, largest=largest), y)
-        want = np.argsort(-x if largest else x, axis=-1)[..., :k]
-        assert_identical(values, np.take_along_axis(y, want, -1))
-        assert_identical(places, want.astype(np.int32))
+@pytest.mark.parametrize("t", [xb.s32, xb.f32, xb.f8e5m2], ids=str)
+def test_top_k_of_any_rank(t: PrimitiveType) -> None:
+    cases = [((5,), 5), ((5,), 0), ((0,), 0), ((0, 3), 2), ((2, 3, 4), 3), ((2, 1), 1)]
+    rng = np.random.default_rng(5)
+    arrays = [
+        rng.permutation(int(np.prod(shape))).reshape(shape).astype(t.dtype) for shape, _ in cases
+    ]
+
+    def program(*ops: xb.XlaOp) -> xb.XlaOp:
+        each = [(p, k) for p, (_, k) in zip(ops, cases, strict=True)]
+        return xb.tuple(*(xb.top_k(p, k, largest=up) for p, k in each for up in (True, False)))
+
+    results = iter(evaluate(program, *arrays))
+    for x, (_, k) in zip(arrays, cases, strict=True):
+        for sign in (-1, 1):
+            values, places = next(results)
+            want = np.argsort(sign * keys(x), axis=-1, kind="stable")[..., :k]
+            assert_identical(values, np.take_along_axis(x, want, -1))
+            assert_identical(places, want.astype(np.int32))
 
 
 def test_top_k_of_a_million_elements() -> None:
@@ -319,22 +331,22 @@ def test_a_comparator_with_a_branch_inside_a_branch(t: PrimitiveType) -> None:
     assert_identical(places, at[want])
 
 
-@pytest.mark.parametrize("t", mostly_slow([xb.f32, xb.bf16, xb.s4, xb.c64], 1), ids=str)
-def test_top_k_in_files(t: PrimitiveType) -> None:
+def test_top_k_in_files() -> None:
     """Text and bytecode contain the operations, artifacts composites."""
-    x = any_values(t, 40)
+    arrays = [any_values(t, 40) for t in (xb.f32, xb.bf16, xb.s4, xb.c64)]
     b = xb.XlaBuilder("largest")
-    p = parameter_like(b, x)
-    module = lowering.lower(b.build(xb.tuple(xb.top_k(p, 5), xb.top_k(p, 5, largest=False))))
+    ops = [parameter_like(b, x) for x in arrays]
+    root = xb.tuple(*(xb.top_k(p, 5, largest=up) for p in ops for up in (True, False)))
+    module = lowering.lower(b.build(root))
     artifact = lowering.load_bytes(module.artifact())
-    assert operation_names(artifact) == ["stablehlo.composite"] * 2
+    assert operation_names(artifact) == ["stablehlo.composite"] * 8
     for read in (lowering.load_bytes(module.text), lowering.load_bytes(module.bytecode), artifact):
-        actual = lowering.compile(read, "cpu")(x)
-        leaves = [np.asarray(one) for one in jax.tree_util.tree_leaves(actual)]
-        for sign, (values, places) in ((-1, leaves[:2]), (1, leaves[2:])):
-            want = np.argsort(sign * keys(x), kind="stable")[:5]
-            assert_identical(values, x[want])
-            assert_identical(places, want.astype(np.int32))
+        leaves = iter(jax.tree_util.tree_leaves(lowering.compile(read, "cpu")(*arrays)))
+        for x in arrays:
+            for sign in (-1, 1):
+                want = np.argsort(sign * keys(x), kind="stable")[:5]
+                assert_identical(np.asarray(next(leaves)), x[want])
+                assert_identical(np.asarray(next(leaves)), want.astype(np.int32))
 
 
 def test_other_readers_find_a_sort_of_the_smallest_elements() -> None:

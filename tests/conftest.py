@@ -3,6 +3,7 @@
 import gc
 import itertools
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -181,3 +182,23 @@ def optimized(monkeypatch: pytest.MonkeyPatch) -> None:
 
     # jax uses this class as well.
     monkeypatch.setattr(xla_client, "CompileOptions", with_optimizations)
+
+
+@pytest.fixture(scope="session")
+def helpers() -> Any:
+    from forked_helpers import ForkedHelpers
+
+    return ForkedHelpers()
+
+
+@pytest.fixture(autouse=True)
+def forked_helpers(
+    request: pytest.FixtureRequest, helpers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fork helper processes from one that has imported their modules.
+
+    test_module.py starts new interpreters, as the library does.
+    """
+    module = sys.modules.get("lowering.reading.helper_process")
+    if module is not None and request.path.name != "test_module.py":
+        monkeypatch.setattr(module, "subprocess", helpers)

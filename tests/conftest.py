@@ -199,6 +199,7 @@ def forked_helpers(
 
     test_module.py starts new interpreters, as the library does.
     """
-    module = sys.modules.get("lowering.reading.helper_process")
-    if module is not None and request.path.name != "test_module.py":
-        monkeypatch.setattr(module, "subprocess", helpers)
+    if "lowering" in sys.modules and request.path.name != "test_module.py":
+        from lowering.reading import helper_process
+
+        monkeypatch.setattr(helper_process, "subprocess", helpers)

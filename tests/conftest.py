@@ -192,7 +192,7 @@ def read_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
     For tests of what a file means, whose files do not crash MLIR and XLA.
     """
-    from lowering.importer import hlo
+    from lowering.importer import hlo, refinement
     from lowering.jaxlib_api.mlir import UnreadableModuleError
     from lowering.reading import module_reader
     from lowering.reading.helper_process import HelperError
@@ -203,5 +203,5 @@ def read_here(monkeypatch: pytest.MonkeyPatch) -> None:
         except UnreadableModuleError as error:
             raise HelperError(error.reason, error.line, error.column, error.detail) from None
 
-    for module in (hlo, module_reader):
+    for module in (hlo, module_reader, refinement):
         monkeypatch.setattr(module, "in_helper", call)

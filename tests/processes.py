@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 from scripts import ROOT
@@ -46,3 +47,11 @@ def run_python(
     )
     assert done.returncode == status, f"{done.returncode}: {done.stdout}{done.stderr}"
     return done
+
+
+def interpreter(folder: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """In the place of `benchmarks.imports.fresh_interpreter`; equal commands run once.
+
+    Compiling all modules of jax into a new folder would take seconds.
+    """
+    return cache(run_python)

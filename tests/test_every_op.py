@@ -28,7 +28,6 @@ from builder.inspection.stats import Cost, cost_of
 from builder.schema import SCHEMAS, CostClass
 from builder.types.shape import leaves
 from examples import recorded_by_example
-from lowering.importer import hlo
 from lowering.interpreter import helper, tolerances
 from lowering.jaxlib_api import hlo_conversion
 from lowering.ops.registry import CHECKS, EXCEPTIONS, STABLEHLO_RULES
@@ -154,9 +153,8 @@ class TestEveryOperation:
         ]
         assert any(differ) == (name in IMPORTED_AS_OTHER_OPS)
 
-    def test_hlo_is_imported(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        # jaxlib converts the HLO of the examples without a crash.
-        monkeypatch.setattr(hlo, "in_helper", lambda task, data, crash_reason: task(data))
+    @pytest.mark.usefixtures("read_here")
+    def test_hlo_is_imported(self, name: str) -> None:
         if name in ("python_call", "mulhi"):
             return  # StableHLO has no such operation; see test_hlo.py
         for computation, module in zip(computations(name), lowered(name), strict=True):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from jaxlib.mlir import ir
+from processes import interpreter
 from rich.console import Console
 from tables import each_row
 
@@ -312,12 +313,7 @@ def test_interop(tmp_path: Path) -> None:
 def test_cold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-
-    # Compiling all modules of jax into a temporary folder takes seconds.
-    monkeypatch.setattr(cold, "fresh_interpreter", lambda _: python)
+    monkeypatch.setattr(cold, "fresh_interpreter", interpreter)
     file = tmp_path / "figures.json"
     arguments = ["cold", "--quick", "--size", "2", "--rounds", "2", "--json", str(file)]
     assert main(arguments) == 0
@@ -454,7 +450,9 @@ def test_the_page_matches_its_figures() -> None:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("ratios") / "ratios.json"
-    assert main(["check", "--update", "chain", "--size", "10", "--file", str(file)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard, "ROUNDS", 1)
+        assert main(["check", "--update", "chain", "--size", "10", "--file", str(file)]) == 0
     return file.read_text()
 
 
@@ -471,7 +469,10 @@ def read_ratios(file: Path) -> dict[str, float]:
     return ratios_of_chain
 
 
-def test_ratios_of_an_update_are_compared(ratios: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ratios_of_an_update_are_compared(
+    ratios: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "ROUNDS", 1)
     content = json.loads(ratios.read_text())
     committed = read_ratios(ratios)
     assert committed.keys() >= {"ours/jax", "lower/floor", "bytecode/floor"}
@@ -590,7 +591,8 @@ def test_every_graph_is_guarded() -> None:
                 assert ratios.keys() >= required
 
 
-def test_artifact_and_text_are_guarded_for_some_graphs() -> None:
+def test_artifact_and_text_are_guarded_for_some_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "ROUNDS", 1)
     for name in guard.WITH_TEXT:
         measured = guard.measure_ratios(name, GRAPHS[name].sizes[0])
         assert measured.keys() >= {"artifact/floor", "hlo_text/floor"}

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import interpreter
 
+from benchmarks import derivatives
 from benchmarks.command import main
 from benchmarks.derivatives import MODELS, compare
 from benchmarks.figures import read_figures
@@ -52,6 +54,7 @@ def test_optimized_products(model: Model, compared: dict[str, Any]) -> None:
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS, "small", SMALL[:1])
+    monkeypatch.setattr(derivatives, "fresh_interpreter", interpreter)
     file = tmp_path / "figures.json"
     assert main(["derivatives", "--quick", "--rounds", "1", "--json", str(file)]) == 0
     figures = read_figures(file)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import interpreter
 
 from benchmarks import scale, serving, tools
 from benchmarks.budget import evaluate
@@ -28,12 +27,7 @@ def results(figures: dict[str, Any]) -> dict[str, tuple[str, bool]]:
 def test_threads_and_the_start_of_a_saved_executable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-
-    # Compiling all modules of jax into a temporary folder takes seconds.
-    monkeypatch.setattr(serving, "fresh_interpreter", lambda _: python)
+    monkeypatch.setattr(serving, "fresh_interpreter", interpreter)
     monkeypatch.setattr(serving, "PROGRAMS", [serving.PROGRAMS[0]._replace(calls=20)])
     file = tmp_path / "figures.json"
     arguments = ["serving", "--size", "1", "--rounds", "1", "--json", str(file)]

@@ -201,10 +201,10 @@ def random_program(seed: int, shape: xb.ArrayShape) -> xb.XlaComputation:
 @pytest.mark.slow
 @each_row("seed", range(20))
 def test_random_programs(seed: int) -> None:
-    """Saved, loaded, and called at five sizes, programs compute what is recorded for the sizes."""
+    """Saved, loaded, and called at two sizes, programs compute what is recorded for the sizes."""
     code = lowering.lower(random_program(seed, xb.f32["?", 4])).artifact()
     run = lowering.compile(lowering.load_bytes(code), "cpu")
-    for size in (1, 2, 3, 5, 8):
+    for size in (1, 5):
         rows = np.random.default_rng(seed).normal(size=(size, 4)).astype(np.float32)
         want = lowering.compile(random_program(seed, xb.f32[size, 4]), "cpu")(rows)
         np.testing.assert_allclose(run(rows), want, rtol=2e-4, atol=1e-5)

@@ -20,6 +20,8 @@ from builder.types.primitive_type import ALL, PrimitiveType
 from lowering.host import callbacks as host_calls
 from lowering.jaxlib_api import hlo_conversion
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 SOURCE = r"""
 #include <cstdint>
 #include <cstring>

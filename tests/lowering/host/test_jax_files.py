@@ -59,8 +59,7 @@ for file in files:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["qr", "eigh"])
-@pytest.mark.parametrize("route", ["load", "load_executable"])
+@pytest.mark.parametrize(("route", "first"), [("load", "qr"), ("load_executable", "eigh")])
 def test_lapack_in_a_fresh_process(tmp_path: Path, route: str, first: str) -> None:
     # jaxlib finds LAPACK when jax lowers the first linear algebra op of a process.
     names = [first, *(name for name in LINALG if name != first)]

@@ -17,15 +17,8 @@ from builder.hlo_text.printer import MAX_TUPLE_NESTING
 from builder.types.shape import leaves
 from examples import recorded_by_example
 from lowering import LoweringError, ModuleFileError
-from lowering.importer import hlo
 from lowering.jaxlib_api import hlo_conversion
 from lowering.jaxlib_api.mlir import UnreadableModuleError
-
-
-@pytest.fixture
-def converted_here(monkeypatch):
-    """Convert in this process, for HLO on which jaxlib does not crash."""
-    monkeypatch.setattr(hlo, "in_helper", lambda task, data, crash_reason: task(data))
 
 
 def test_text_that_jaxlib_does_not_convert():
@@ -46,7 +39,7 @@ SHARDY = '#sdy.sharding<@mesh, [{\\"data\\"}, {}]>'
 SHARDY_MESHES = 'xla.sdy.meshes="{mesh = #sdy.mesh<[\\"data\\"=2]>}"'
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_shardings_of_shardy():
     text = SHARDED.replace("MESHES", SHARDY_MESHES).replace("SHARDING", SHARDY)
     computation = lowering.from_hlo(text)
@@ -66,7 +59,7 @@ def test_shardings_of_shardy():
     assert run.parameter_shardings["x"].shard_shape((2, 4)) == (1, 4)
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 @each_row(
     "meshes, sharding, reason",
     [
@@ -81,7 +74,7 @@ def test_invalid_shardings_of_shardy(meshes, sharding, reason):
         lowering.from_hlo(text)
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_ops_imported_as_other_ops_compute_the_same():
     b = xb.XlaBuilder("spread")
     x = b.parameter(xb.f32[3, 1])
@@ -100,7 +93,7 @@ def test_ops_imported_as_other_ops_compute_the_same():
         assert_identical(np.asarray(one), half)
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_a_python_function_is_not_in_text():
     (computation,) = recorded_by_example("python_call")[:1]
     with pytest.raises(
@@ -138,7 +131,7 @@ def loop() -> xb.XlaComputation:
     return powers
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize("make", [network, loop])
 def test_optimized_hlo_computes_the_same(make):
     computation = make()
@@ -173,7 +166,7 @@ def test_hlo_text_is_optimized():
     assert hlo_conversion.parsed_hlo_text(on_two).startswith("HloModule wave")
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_hlo_text_has_constants_in_full_and_any_number_of_results():
     numbers = np.arange(40, dtype=np.float32)
     b = xb.XlaBuilder("many")
@@ -193,7 +186,7 @@ def test_hlo_text_has_constants_in_full_and_any_number_of_results():
         program.hlo_text(large_constants=5)
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize("as_proto", [False, True])
 def test_donors_are_preserved(as_proto):
     b = xb.XlaBuilder("donors")
@@ -296,7 +289,7 @@ COMPUTED = {
 }
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 @each_row("case", COMPUTED)
 def test_instructions_without_a_stablehlo_operation(case):
     source, expected = COMPUTED[case]
@@ -305,7 +298,7 @@ def test_instructions_without_a_stablehlo_operation(case):
     assert_identical(np.asarray(lowering.compile(computation)(X)), np.ascontiguousarray(expected))
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_names_and_source_lines_are_preserved():
     computation = lowering.from_hlo(COMPUTED["fusion"][0])
     assert computation.root.opcode == "call"
@@ -316,7 +309,7 @@ def test_names_and_source_lines_are_preserved():
     assert (fused.root.source.file, fused.root.source.line) == ("a.py", 7)
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_names_of_parameters():
     # XLA numbers the second `x`; jax's parameters have the name of the argument as metadata.
     source = text(
@@ -330,7 +323,7 @@ def test_names_of_parameters():
     assert computation.program_shape.parameter_names == ("x", "weight", "t")
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_the_entry_is_preserved():
     head = (
         "HloModule m, input_output_alias={ {0,1}: (0, {1,0}, may-alias) }, "
@@ -355,7 +348,7 @@ def test_the_entry_is_preserved():
     assert str(computation).partition("\n")[0] == head
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_a_result_of_many_arrays():
     # XLA numbers every fifth element of tuples: /*index=5*/.
     c = xb.computation(xb.tuple_shape([xb.f32[n] for n in range(12)]))(lambda x: x)
@@ -365,7 +358,7 @@ def test_a_result_of_many_arrays():
     assert again.program_shape.result == c.program_shape.result
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_a_text_with_large_constants():
     values = np.arange(5000, dtype=np.float32)
     b = xb.XlaBuilder("table")
@@ -396,7 +389,7 @@ def in_hlo_proto(module: bytes) -> bytes:
     return b"\x0a" + size + module + b"\x1a\x02\x08\x01" + b"\x49" + bytes(8) + b"\x55" + bytes(4)
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_protocol_buffers(proto, tmp_path):
     path = tmp_path / "module.pb"
     path.write_bytes(in_hlo_proto(proto))
@@ -420,7 +413,7 @@ def refusal(source, **facts) -> str:
     return str(caught.value)
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_refused_texts():
     assert refusal("  \n") == "the HLO: is empty\nfix: save the HLO again"
     unknown = text("x = f32[2] parameter(0)\nROOT y = f32[2] frobnicate(x)")
@@ -451,7 +444,7 @@ def test_refused_texts():
     assert refusal(b"ML\xefR\x0d") == is_stablehlo
 
 
-@pytest.mark.usefixtures("converted_here")
+@pytest.mark.usefixtures("read_here")
 def test_instructions_without_an_op():
     source = text("ROOT s = u64[2] rng-get-and-update-state(), delta=1")
     with pytest.raises(

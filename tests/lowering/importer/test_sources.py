@@ -32,6 +32,8 @@ import lowering
 from lowering import ModuleFileError
 from lowering.reading.exported import embedded_artifact
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 EXPORTED = Path(__file__).with_name("distances.jax_export")
 
 X = np.array([[1, 2, 3], [0.5, 0, 2], [4, -1, 0], [1, 1, 1]], np.float32)

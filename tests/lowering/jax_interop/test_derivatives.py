@@ -52,13 +52,14 @@ def check(computation: xb.XlaComputation, *, positive: bool = False, seed: int =
     directions = [random.standard_normal(s) for s in shapes]
     function = jax.jit(lowering.to_jax(computation))
     expected = difference(function, arguments, directions)
-    result, tangent = jax.jvp(function, tuple(arguments), tuple(directions))
+    forward = jax.jit(lambda a, d: jax.jvp(function, a, d))
+    result, tangent = forward(tuple(arguments), tuple(directions))
     for one, other in zip(jax.tree_util.tree_leaves(tangent), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
     weights = [random.standard_normal(e.shape) for e in expected]
     structure = jax.tree_util.tree_structure(result)
-    _, pull_back = jax.vjp(function, *arguments)
-    cotangents = pull_back(jax.tree_util.tree_unflatten(structure, weights))
+    backward = jax.jit(lambda a, w: jax.vjp(function, *a)[1](w))
+    cotangents = backward(arguments, jax.tree_util.tree_unflatten(structure, weights))
     left = sum(np.vdot(w, e) for w, e in zip(weights, expected, strict=True))
     right = sum(np.vdot(c, d) for c, d in zip(cotangents, directions, strict=True))
     np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-7)

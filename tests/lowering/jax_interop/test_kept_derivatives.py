@@ -3,7 +3,7 @@
 import pytest
 from scripts import ROOT, load_script
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("read_here")]
 
 writer = load_script("tools/write_derivatives.py")
 

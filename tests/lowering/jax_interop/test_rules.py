@@ -129,27 +129,31 @@ FAMILIES = 8
 """The number of programs in which all ops are compared: compiling one of many ops is faster."""
 
 
-def cases_of(family: int, seeds: list[int]) -> tuple[list[Case], xb.XlaComputation, list[Any]]:
-    """Return cases, the program of all of them, and its arguments for each seed."""
+SEEDS = (0, 7)
+
+
+@cache
+def cases_of(family: int) -> tuple[list[Case], xb.XlaComputation, Any, list[Any]]:
+    """Return cases, the program of all of them, its function and its arguments for each seed."""
     chosen = [c for opcode in sorted(cases())[family::FAMILIES] for c in cases()[opcode]]
     b = xb.XlaBuilder("cases")
     results = []
-    arguments: list[Any] = [[] for _ in seeds]
+    arguments: list[Any] = [[] for _ in SEEDS]
     for _, _, computation in chosen:
         parameters = [b.parameter(p.shape) for p in computation.parameters]
-        for seed, values in zip(seeds, arguments, strict=True):
+        for seed, values in zip(SEEDS, arguments, strict=True):
             shapes = [parameter.shape for parameter in parameters]
             values += [argument(shape, seed + i) for i, shape in enumerate(shapes)]
         results.append(xb.inline(computation, *parameters))
-    return chosen, b.build(xb.tuple(*results)), arguments
+    program = b.build(xb.tuple(*results))
+    return chosen, program, jax.jit(lowering.to_jax(program)), arguments
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", range(FAMILIES))
 def test_same_bits(family: int) -> None:
-    chosen, program, (arguments,) = cases_of(family, seeds=[0])
+    chosen, program, function, (arguments, _) = cases_of(family)
     expected = lowering.compile(program)(*arguments)
-    function = jax.jit(lowering.to_jax(program))
     for case, one, other in zip(chosen, function(*arguments), expected, strict=True):
         for result, reference in zip(flat(one), flat(other), strict=True):
             if reference is None:
@@ -165,12 +169,10 @@ def test_same_bits(family: int) -> None:
 @pytest.mark.parametrize("family", range(FAMILIES))
 def test_vmap(family: int) -> None:
     """Each opcode for a batch of two, against a loop."""
-    chosen, program, arguments = cases_of(family, seeds=[0, 7])
-    function = lowering.to_jax(program)
+    chosen, _, function, arguments = cases_of(family)
     batch = jax.tree.map(lambda *values: np.stack(values), *arguments)
     batched = jax.jit(jax.vmap(function))(*batch)
-    single = jax.jit(function)
-    loop = jax.tree.map(lambda *values: np.stack(values), *(single(*each) for each in arguments))
+    loop = jax.tree.map(lambda *values: np.stack(values), *(function(*each) for each in arguments))
     for (name, op, _), one, other in zip(chosen, batched, loop, strict=True):
         if name.startswith("Igamma."):
             continue  # it iterates until it converges, which depends on the rounding

@@ -17,7 +17,7 @@ import lowering
 from builder.schema import SCHEMAS
 from lowering.ops.elementwise import FUNCTIONS
 
-TYPES = (xb.s4, xb.s8, xb.u32, xb.s64, xb.f8e5m2, xb.bf16, xb.f16, xb.f32, xb.f64, xb.c64, xb.pred)
+TYPES = (xb.s4, xb.u32, xb.s64, xb.f8e5m2, xb.bf16, xb.f32, xb.f64, xb.c64, xb.pred)
 OTHERS = (xb.s32, xb.u8, xb.f16, xb.f64)
 """The types to convert to."""
 

@@ -11,6 +11,8 @@ from tables import each_row
 import lowering
 from lowering.jaxlib_api import hlo_conversion
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 N = 8
 X = np.arange(N, dtype=np.float32)[:, None]
 

@@ -12,6 +12,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 import builder as xb
 import lowering
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 MESHES = r'mhlo.frontend_attributes = {xla.sdy.meshes = "{mesh = #sdy.mesh<[\22data\22=2]>}"}'
 MODULE = r"""
 module @sharded attributes {MESHES} {

@@ -16,6 +16,8 @@ import builder as xb
 import lowering
 from lowering.sharding.frontend_shardings import FROM_SHARDS, TO_SHARDS
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 N = 4
 X = np.arange(128, dtype=np.float32).reshape(8, 16)
 

@@ -33,6 +33,8 @@ import lowering
 from lowering import ArgumentError
 from lowering.reading.exported import embedded_artifact, trees_of
 
+pytestmark = pytest.mark.usefixtures("read_here")
+
 Pair = namedtuple("Pair", "first second")
 
 PARAMS = {"w": np.float32([[1, 2], [3, 4], [5, 6]]), "b": [np.float32([1, 2, 3])]}

@@ -267,6 +267,12 @@ implementations share, or Python, takes most of the time. In microseconds per op
   the rule; the C++ XlaBuilder checks it in compiled code, and each op again.
 - A packed array is new memory. A copy into new memory, whose pages the system must provide, takes
   more than three times as long as a copy into memory that is used again.
+- A call copies NumPy arrays, so that the caller may modify them at once. jax.jit called with copies
+  of two small arrays takes 1.23 times as long as with the arrays themselves; an executable adds the
+  look-up of the arrays as given.
+- Of the import of builder, reading the modules takes a fifth, making 21 dataclasses another, making
+  33 named tuples and 34 bodies of ops (`builder/ops/definition.py`) a quarter, and the garbage
+  collector a twentieth. The rest is spread over 119 ops.
 """
 
 _MIN_ROUNDS: Final = 3

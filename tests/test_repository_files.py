@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +161,16 @@ def test_the_links_of_a_text(name: str) -> None:
             assert (ROOT / link).exists(), link
     for target in re.findall(r"`make ([a-z-]+)`", text):
         assert target in TARGETS
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone: git lists no files")
+def test_the_source_distribution_has_each_file_of_the_root() -> None:
+    """`make dist` compares all files; a file that a run left in the root is easily committed."""
+    lines = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
+    words = [line.split() for line in lines if line.startswith(("graft", "include"))]
+    patterns = ["pyproject.toml", "MANIFEST.in", *(p for _, *rest in words for p in rest)]
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    roots = {file.partition("/")[0] for file in tracked}
+    assert not [root for root in roots if not any(fnmatch(root, p) for p in patterns)]

@@ -167,8 +167,8 @@ def test_the_links_of_a_text(name: str) -> None:
 def test_the_source_distribution_has_each_file_of_the_root() -> None:
     """`make dist` compares all files; a file that a run left in the root is easily committed."""
     lines = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
-    words = [line.split() for line in lines if line.startswith(("graft", "include"))]
-    patterns = ["pyproject.toml", "MANIFEST.in", *(p for _, *rest in words for p in rest)]
+    directives = [line.split() for line in lines if line.startswith(("graft", "include"))]
+    patterns = ["pyproject.toml", "MANIFEST.in", *(p for _, *rest in directives for p in rest)]
     tracked = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()

@@ -18,7 +18,9 @@ _TYPE = "x.shape.element_type"
 _FILLED = "xb.broadcast(b.constant({}, element_type), sizes)"
 _SUM = "xb.reduce({}, 0, xb.add, dimensions)"
 _SCATTER = "xb.scatter(operands, scatter_indices, updates, {}, dimension_numbers)"
-_SOFTPLUS = "xb.log1p(xb.exp(-xb.abs(x)))"
+# (x + |x|) / 2 is max(x, 0), and has the derivative 1/2 at 0, as softplus has.
+_HALF = "(x {} xb.abs(x)) * 0.5"
+_LOG1P = "xb.log1p(xb.exp(-xb.abs(x)))"
 
 FUNCTIONS: Final = by_name(
     {
@@ -46,7 +48,7 @@ FUNCTIONS: Final = by_name(
         "less_equal": "xb.le",
         "log10": "xb.log(x) / math.log(10)",
         "log2": "xb.log(x) / math.log(2)",
-        "logaddexp": "xb.max(x, y) + xb.log1p(xb.exp(-xb.abs(x - y)))",
+        "logaddexp": "(x + y + xb.abs(x - y)) * 0.5 + xb.log1p(xb.exp(-xb.abs(x - y)))",
         "fmod mod": "xb.rem(x, y)  # has the sign of x",
         "nan_to_num": "xb.select(xb.ne(x, x), 0, x)  # infinities remain",
         "negative": "xb.neg",
@@ -56,11 +58,12 @@ FUNCTIONS: Final = by_name(
         "signbit": "xb.lt(xb.bitcast_convert_type(x, xb.s32), 0)  # for f32",
         "true_divide": "xb.div",
         # Activation functions.
-        "celu elu": "xb.select(x > 0, x, xb.expm1(x))",
+        "celu elu": "xb.select(x > 0, x, xb.expm1(xb.select(x > 0, 0, x)))",
         "leaky_relu": "xb.select(x >= 0, x, 0.01 * x)",
-        "log_sigmoid": f"xb.min(x, 0) - {_SOFTPLUS}",
+        "log_sigmoid": f"{_HALF.format('-')} - {_LOG1P}",
         "relu6": "xb.clamp(0, x, 6)",
-        "softplus": f"xb.max(x, 0) + {_SOFTPLUS}",
+        "selu": "1.05070098 * xb.select(x > 0, x, 1.67326324 * xb.expm1(xb.select(x > 0, 0, x)))",
+        "softplus": f"{_HALF.format('+')} + {_LOG1P}",
         "swish": "lib.silu",
         # Reductions, cumulative operations and sorting.
         "approx_max_k": "xb.top_k",
@@ -144,6 +147,9 @@ FUNCTIONS: Final = by_name(
         "custom_call_with_computation custom_call_with_layout ffi_call": "xb.custom_call",
         "fori_loop": "lib.for_each_index",
         "io_callback pure_callback": "xb.python_call",
+        "multi_head_attention MultiheadAttention": "lib.dot_product_attention",
+        "gru lstm rnn GRU LSTM RNN": "xb.scan(x, init, lambda item, state: "
+        "(state, computation(item, state)), dimension)  # outputs, then the last state",
         "embedding Embedding embedding_lookup": "table[ids]",
         "mse_loss mean_squared_error squared_error l2_loss MSELoss": "lib.mse",
         "huber_loss smooth_l1_loss HuberLoss": "lib.huber",

@@ -331,3 +331,23 @@ def test_suggestions_compute_what_jax_computes(name: str) -> None:
     assert function is not None
     expected = np.asarray(function(*[VALUES[array] for array in used]))
     np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-6)
+
+
+@each_row("name", ["celu", "elu", "leaky_relu", "log_sigmoid", "logaddexp", "selu", "softplus"])
+def test_suggestions_have_the_derivatives_of_jax(name: str) -> None:
+    """Also where the operands are 0 or equal, and where an exponential overflows."""
+    (value,), used = recorded(EXPRESSIONS[name])
+    points = np.resize(np.float32([-100, -1, 0, 0.5, 100]), (4, 4))
+    others = [points, points.T][: len(used)]
+    function = lowering.to_jax(value.builder.build(value))
+
+    def total(*operands: Any) -> Any:
+        return function(*operands, *list(VALUES.values())[len(operands) :]).sum()
+
+    expected = reference(name)
+    assert expected is not None
+    numbers = tuple(range(len(used)))
+    got = jax.grad(total, numbers)(*others)
+    want = jax.grad(lambda *operands: expected(*operands).sum(), numbers)(*others)
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)

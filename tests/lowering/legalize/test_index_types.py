@@ -86,13 +86,14 @@ for t, size in (each.split() for each in sys.argv[1:]):
 print("done")
 """
 
+# The test of the converted types has the exact limits.
 _SIZES = {
-    "s8": (127, 128, 129, 130, 300),
-    "u8": (256, 257),
+    "s8": (127, 128, 300),
+    "u8": (256,),
     "s16": (32769,),
     "u16": (65537,),
-    "s4": (8, 9, 40),
-    "u4": (16, 17),
+    "s4": (8, 40),
+    "u4": (17,),
 }
 
 

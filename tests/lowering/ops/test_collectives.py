@@ -272,12 +272,15 @@ def test_reductions_of_every_type() -> None:
         x = parameter_like(b, of_type[0])
         reducers = [REDUCERS[name][0] for name in reducers_of(t)]
         results += [xb.all_reduce(x, reducer, TWOS) for reducer in reducers]
+        # Each reducer is scattered for some types, and each type for some reducers.
+        reducers = reducers[ALL.index(t) % 3 :: 3]
         results += [xb.reduce_scatter(x, reducer, 0, 2, TWOS) for reducer in reducers]
     got = run_replicated(b.build(xb.tuple(*results)), *rows, num_replicas=N)
     each = zip(*got, strict=True)
     for t, of_type in zip(types, rows, strict=True):
         functions = [REDUCERS[name][1] for name in reducers_of(t)]
         expected = [reduced(of_type, function, TWOS) for function in functions]
+        functions = functions[ALL.index(t) % 3 :: 3]
         expected += [scattered(of_type, function, 0, TWOS) for function in functions]
         for ours, theirs in zip(itertools.islice(each, len(expected)), expected, strict=True):
             for one, other in zip(ours, theirs, strict=True):

@@ -311,17 +311,20 @@ def test_functions(first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("t", [t for t in ALL if t.is_floating and t not in WIDE], ids=str)
-def test_functions_of_narrow_types(t: PrimitiveType) -> None:
+def test_functions_of_narrow_types() -> None:
     """XLA converts the operands to a wider type. LLVM has f16 and bf16, which get all functions,
     and the other types get a third of the functions each."""
-    names = [*FUNCTIONS] if t in (xb.f16, xb.bf16) else [*FUNCTIONS][FLOATS.index(t) % 3 :: 3]
     b = xb.XlaBuilder("narrow")
-    operands = [sample(name, t, (4096,), generator(len(name))) for name in names]
-    ops = [getattr(xb, name)(parameter_like(b, x)) for name, x in zip(names, operands, strict=True)]
-    (results,) = run_together(b, [ops], operands)
-    for name, x, result in zip(names, operands, results, strict=True):
-        check_function(name, t, x, result)
+    operands, ops = [], []
+    cases = {}
+    for t in [t for t in FLOATS if t not in WIDE]:
+        names = [*FUNCTIONS] if t in (xb.f16, xb.bf16) else [*FUNCTIONS][FLOATS.index(t) % 3 :: 3]
+        cases[t] = [(name, sample(name, t, (4096,), generator(len(name)))) for name in names]
+        operands += [x for _, x in cases[t]]
+        ops.append([getattr(xb, name)(parameter_like(b, x)) for name, x in cases[t]])
+    for (t, of_type), results in zip(cases.items(), run_together(b, ops, operands), strict=True):
+        for (name, x), result in zip(of_type, results, strict=True):
+            check_function(name, t, x, result)
 
 
 def check_bits(got: np.ndarray, want: np.ndarray, name: str, t: PrimitiveType) -> None:

@@ -277,9 +277,7 @@ def test_reductions_of_every_type() -> None:
     for t, of_type in zip(types, rows, strict=True):
         x = parameter_like(b, of_type[0])
         results += [xb.all_reduce(x, REDUCERS[name][0], TWOS) for name in reducers_of(t)]
-        results += [
-            xb.reduce_scatter(x, REDUCERS[name][0], 0, 2, TWOS) for name in scattered_by(t)
-        ]
+        results += [xb.reduce_scatter(x, REDUCERS[name][0], 0, 2, TWOS) for name in scattered_by(t)]
     got = run_replicated(b.build(xb.tuple(*results)), *rows, num_replicas=N)
     each = zip(*got, strict=True)
     for t, of_type in zip(types, rows, strict=True):

@@ -51,43 +51,49 @@ def in_loop(x, part, i, op):
     return xb.while_(lambda s: s[0] <= i, body, (zero, x))[1]
 
 
-def counted(x, t, numbers, op, places):
-    size = 2 if places is in_function else 1
-    part = np.full(size, -1, np.float32)
+def expected(x, size, place, op, places):
+    want = x.copy()
+    if places is in_loop:
+        want[: place + 1] = -1
+        return want
+    if op == "dynamic_update_slice":
+        place = min(max(place, 0), x.size - size)
+    want[[p for p in range(place, place + size) if 0 <= p < x.size]] = -1
+    return want
+
+
+def counted(x, t, numbers, size, *all_places):
     b = xb.XlaBuilder("counted")
     shapes = xb.f32[x.size], xb.f32[size], t[()]
-    run = lowering.compile(b.build(places(*map(b.parameter, shapes), op)), "cpu")
+    parameters = [*map(b.parameter, shapes)]
+    cases = [(op, f) for op in ("dynamic_update_slice", "scatter") for f in all_places]
+    root = xb.tuple(*(places(*parameters, op) for op, places in cases))
+    run = lowering.compile(b.build(root), "cpu")
     for place in numbers:
-        got = np.asarray(run(x, part, np.asarray(place).astype(t.dtype)))
-        want = x.copy()
-        if places is in_loop:
-            want[: place + 1] = -1
-        else:
-            if op == "dynamic_update_slice":
-                place = min(max(place, 0), x.size - size)
-            inside = [p for p in range(place, place + size) if 0 <= p < x.size]
-            want[inside] = -1
-        assert got.tobytes() == want.tobytes(), (t, x.size, place, op, places.__name__, got)
+        results = run(x, np.full(size, -1, np.float32), np.asarray(place).astype(t.dtype))
+        for (op, places), got in zip(cases, map(np.asarray, results), strict=True):
+            want = expected(x, size, place, op, places)
+            assert got.tobytes() == want.tobytes(), (t, x.size, place, op, places.__name__, got)
 
 
 for t, size in (each.split() for each in sys.argv[1:]):
     t, size = getattr(xb, t), int(size)
     x = np.arange(size, dtype=np.float32)
     largest = int(t.max)
-    for op in ("dynamic_update_slice", "scatter"):
-        counted(x, t, (largest, largest // 2, -1 if t.is_signed else 0), op, update)
-        for places in (in_branch, in_function, in_loop):
-            counted(x, t, [largest - 1], op, places)
+    counted(x, t, (largest, largest // 2, -1 if t.is_signed else 0), 1, update)
+    counted(x, t, [largest - 1], 1, in_branch, in_loop)
+    counted(x, t, [largest - 1], 2, in_function)
 print("done")
 """
 
+# The test of the converted types has the exact limits.
 _SIZES = {
-    "s8": (127, 128, 129, 130, 300),
-    "u8": (256, 257),
+    "s8": (127, 128, 300),
+    "u8": (256,),
     "s16": (32769,),
     "u16": (65537,),
-    "s4": (8, 9, 40),
-    "u4": (16, 17),
+    "s4": (8, 40),
+    "u4": (17,),
 }
 
 

@@ -325,10 +325,14 @@ def test_ops_that_move_elements_preserve_bits() -> None:
         arrays.append(np.resize(x, (4, max(2, -(-x.size // 4)))))
     b = xb.XlaBuilder("moves")
     parameters = [parameter_like(b, x) for x in arrays]
-    computation = b.build(xb.tuple(*(move(p) for p in parameters for move, _ in MOVES.values())))
+    cases, ops = [], []
+    for number, (t, x, p) in enumerate(zip(ALL, arrays, parameters, strict=True)):
+        # XLA computes f16 and bf16 in f32; of the other types, two consecutive ones have all moves.
+        for name in MOVES if t in (xb.f16, xb.bf16) else [*MOVES][number % 2 :: 2]:
+            cases.append((t, x, name))
+            ops.append(MOVES[name][0](p))
     with compiled_once():
-        ours, theirs = both_ways(computation, *arrays)
-    cases = [(t, x, name) for t, x in zip(ALL, arrays, strict=True) for name in MOVES]
+        ours, theirs = both_ways(b.build(xb.tuple(*ops)), *arrays)
     for (t, x, name), mine, other in zip(cases, ours, theirs, strict=True):
         assert_identical(mine, other)
         want = MOVES[name][1](as_records(x))

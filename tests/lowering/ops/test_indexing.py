@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -364,14 +365,21 @@ def test_scatters_of_every_type() -> None:
     p.check()
 
 
-@pytest.mark.parametrize("name", ["add", "max", "mul", "xor"])
-def test_scatters_with_arithmetic(name: str) -> None:
+ARITHMETIC: dict[str, Any] = {
+    "add": np.add,
+    "max": np.maximum,
+    "mul": np.multiply,
+    "xor": np.bitwise_xor,
+}
+
+
+def test_scatters_with_arithmetic() -> None:
     """The results are exact in every order."""
-    p = Program(name)
+    p = Program("arithmetic")
     rows = np.array([1, 0, 1, 3, 9, 1], np.int32)
     op = p.value(rows)
-    function = {"add": np.add, "max": np.maximum, "mul": np.multiply, "xor": np.bitwise_xor}[name]
-    for t in ALL:
+    for t, name in itertools.product(ALL, ARITHMETIC):
+        function = ARITHMETIC[name]
         if t.bits < 8 or (t.is_floating and t.bits < 16):
             continue  # these types round; see test_reduction.py
         if (name == "xor") > (t.is_integral or t is xb.pred) or (t.is_complex and name == "max"):
@@ -380,7 +388,7 @@ def test_scatters_with_arithmetic(name: str) -> None:
         x, u = (
             rng.integers(0, 2 if t is xb.pred else 3, s).astype(t.dtype) for s in [(4, 3), (6, 3)]
         )
-        want = scattered([x], rows, [u], lambda a, b: (function(a, b),), SCATTER_ROWS)
+        want = scattered([x], rows, [u], lambda a, b, f=function: (f(a, b),), SCATTER_ROWS)
         got = xb.scatter(p.value(x), op, p.value(u), getattr(xb, name), SCATTER_ROWS)
         p.expect(got, *want)
     p.check()
@@ -593,11 +601,11 @@ def test_operands_are_padded_if_windows_may_be_out_of_bounds(
     x, u = np.arange(24, dtype=np.float32).reshape(4, 6), np.ones((6, 2), np.float32)
     i = np.array([0, 4, 2, 3], np.int32)
     arguments = jnp.asarray(x), jnp.asarray(u), jnp.asarray(i)
-    lowered = jax.jit(function, keep_unused=True).lower(*arguments)
-    module = lowering.load_bytes(lowered.as_text())
+    of_jax = jax.jit(function, keep_unused=True)
+    module = lowering.load_bytes(of_jax.lower(*arguments).as_text())
     assert pads(module) == is_padded
     actual = np.asarray(lowering.compile(module)(x, u, i))
-    assert_same_bits(actual, np.asarray(function(*arguments)))
+    assert_same_bits(actual, np.asarray(of_jax(*arguments)))
 
 
 def pads(module: lowering.StablehloModule) -> bool:

@@ -11,9 +11,10 @@ import pytest
 from support import run
 
 import builder as xb
-from builder.types.primitive_type import ALL, PrimitiveType
+from builder.types.primitive_type import PrimitiveType
 
-FLOATS = [t for t in ALL if t.is_floating and t is not xb.f8e8m0fnu]
+# The narrow types are converted to f32 and back, the same for all of up to 16 bits.
+FLOATS = [xb.f4e2m1fn, xb.f8e4m3fn, xb.f8e5m2, xb.bf16, xb.f16, xb.f32, xb.f64]
 WIDE = [xb.f32, xb.f64]
 EPSILON = float(np.float32(0.001))
 # Shapes with the feature dimension.
@@ -131,17 +132,16 @@ def assert_near(got: Any, want: np.ndarray, size: float | None = None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: str(s[0]))
-def test_every_type(shape: tuple[tuple[int, ...], int]) -> None:
+def test_types_and_shapes() -> None:
+    """All types have one shape, the widest the others."""
     b = xb.XlaBuilder("types")
-    sizes, feature = shape
-    # All types for one shape, the widest for the others.
-    types = FLOATS if shape is SHAPES[0] else WIDE
-    sets = [Arrays(b, t, sizes, feature) for t in types]
+    sets = [Arrays(b, t, *shape) for shape in SHAPES[1:] for t in WIDE]
+    sets += [Arrays(b, t, *SHAPES[0]) for t in FLOATS]
     root = xb.tuple(*(xb.tuple(a.training(), a.inference(), a.grad()) for a in sets))
     arguments = [array for a in sets for array in a.all]
     for a, (training, inference, grad) in zip(sets, run(b.build(root), *arguments), strict=True):
         x, scale, offset, mean, variance, gradient = a.wide()
+        feature = a.feature
         assert all(r.dtype == a.operand.dtype for r in (*training, inference, *grad))
         for got, want in zip(training, trained(x, scale, offset, feature), strict=True):
             assert_near(got, want)
@@ -152,7 +152,7 @@ def test_every_type(shape: tuple[tuple[int, ...], int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("t", [xb.bf16, xb.f16, xb.f8e5m2, xb.f32], ids=str)
+@pytest.mark.parametrize("t", [xb.f16, xb.f32], ids=str)
 def test_large(t: PrimitiveType) -> None:
     """The number of elements per feature and their sums are out of the range of f16."""
     b = xb.XlaBuilder("large")
@@ -223,7 +223,7 @@ def test_gradients_are_derivatives_of_training() -> None:
         return (y * a.gradient).sum()
 
     with jax.enable_x64(True):
-        expected = jax.grad(loss, (0, 1, 2))(a.operand, a.scale, a.offset)
+        expected = jax.jit(jax.grad(loss, (0, 1, 2)))(a.operand, a.scale, a.offset)
         expected = [np.asarray(w) for w in expected]
     for got, want in zip(run(b.build(root), *a.all), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-13)

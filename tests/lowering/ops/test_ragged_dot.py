@@ -130,8 +130,8 @@ def expected_product(x: Array, y: Array, sizes: Any, numbers: Ragged, t: xb.Prim
 @pytest.mark.parametrize("name", ["rows", "inner", "batch"])
 def test_every_type(name: str) -> None:
     numbers, lhs, rhs, sizes = FORMS[name]
-    # "rows" and "inner" have half of the types each: the mode makes no difference for a type.
-    types = ALL_TYPES if name == "batch" else ALL_TYPES[name == "inner" :: 2]
+    # Each has a third of the types: the mode makes no difference for a type.
+    types = ALL_TYPES[["rows", "inner", "batch"].index(name) :: 3]
     types = [t for t in types if t is not xb.f8e8m0fnu or name == "batch"]
     pairs = [(summable(RANDOM, t, lhs), summable(RANDOM, t, rhs)) for t in types]
     b = xb.XlaBuilder("types")

@@ -49,26 +49,32 @@ def random_bits(t: PrimitiveType, size: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", SIGNED, ids=str)
-def test_to_signed_integers(to: PrimitiveType) -> None:
+def test_to_signed_integers() -> None:
+    """Every type of floating point to s8, and one of each number of bits to the other integers."""
     b = xb.XlaBuilder()
-    arguments, ops, expected = [], [], []
+    arrays, operands = {}, {}
     for source in FLOATS:
         values = numbers(source, 150)
-        random = random_bits(source, values.size)
-        arguments += [values, random]
-        ops.append(
-            xb.stochastic_convert_type(*(parameter_like(b, a) for a in (values, random)), to)
-        )
-        pairs = zip(values.astype(np.float64).tolist(), random.tolist(), strict=True)
-        expected.append([rounded(value, int(bits), source, to) for value, bits in pairs])
-    # XLA compiles a concatenation of four to one loop.
-    together = [xb.concat_in_dim(ops[start : start + 4], 0) for start in range(0, len(ops), 4)]
-    results = np.concatenate(run(b.build(xb.tuple(*together)), *arguments))
-    assert results.dtype == to.dtype
-    ends = np.cumsum([len(want) for want in expected])
-    for source, got, want in zip(FLOATS, np.split(results, ends[:-1]), expected, strict=True):
-        assert got.astype(np.int64).tolist() == want, source
+        arrays[source] = [values, random_bits(source, values.size)]
+        operands[source] = [parameter_like(b, a) for a in arrays[source]]
+    cases, results = [], []
+    for to in SIGNED:
+        sources = FLOATS if to is xb.s8 else [xb.f4e2m1fn, xb.f8e4m3fn, xb.f16, xb.f32, xb.f64]
+        # XLA compiles a concatenation of four to one loop.
+        for start in range(0, len(sources), 4):
+            some = sources[start : start + 4]
+            cases.append((to, some))
+            ops = [xb.stochastic_convert_type(*operands[source], to) for source in some]
+            results.append(xb.concat_in_dim(ops, 0))
+    arguments = [a for both in arrays.values() for a in both]
+    for (to, some), got in zip(cases, run(b.build(xb.tuple(*results)), *arguments), strict=True):
+        assert got.dtype == to.dtype
+        want = []
+        for source in some:
+            values, random = arrays[source]
+            pairs = zip(values.astype(np.float64).tolist(), random.tolist(), strict=True)
+            want += [rounded(value, bits, source, to) for value, bits in pairs]
+        assert got.astype(np.int64).tolist() == want, (some, to)
 
 
 @pytest.mark.parametrize("sizes", [(), (0, 3), (300, 1000)])

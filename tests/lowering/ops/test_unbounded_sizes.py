@@ -287,10 +287,13 @@ def added(x: Any, i: Any, y: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize("name", mostly_slow(PROGRAMS, 9))
-def test_programs_of_any_size(name: str) -> None:
-    function, parameters, reference = PROGRAMS[name]
-    program = built(function, *parameters)
+def test_programs_of_any_size() -> None:
+    """All programs in one, which is compiled once per size."""
+    b = xb.XlaBuilder("programs")
+    parameters = {
+        name: [b.parameter(shape) for shape in shapes] for name, (_, shapes, _) in PROGRAMS.items()
+    }
+    program = b.build(xb.tuple(*(PROGRAMS[name][0](*given) for name, given in parameters.items())))
     module = lowering.lower(program)
     assert module.module.operation.verify()
     # XLA's parser and converter accept the same program as text.
@@ -298,12 +301,16 @@ def test_programs_of_any_size(name: str) -> None:
     again = lowering.to_computation(module)
     assert lowering.lower(again).text == module.text
     for size in SIZES:
-        shapes = [of_size(shape, size) for shape in parameters]
+        shapes = [of_size(p.shape, size) for given in parameters.values() for p in given]
         arguments = [argument(shape) for shape in shapes]
-        result = lowering.compile(module, argument_shapes=shapes)(*arguments)
-        expected = reference(*arguments)
-        assert np.asarray(result).shape == expected.shape
-        np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-5, atol=1e-5)
+        results = lowering.compile(module, argument_shapes=shapes)(*arguments)
+        rest = iter(arguments)
+        for (name, given), result in zip(parameters.items(), results, strict=True):
+            expected = PROGRAMS[name][2](*(next(rest) for _ in given))
+            assert np.asarray(result).shape == expected.shape, name
+            np.testing.assert_allclose(
+                np.asarray(result), expected, rtol=1e-5, atol=1e-5, err_msg=name
+            )
 
 
 def call_of(parameter: str, operand: Any) -> xb.XlaComputation:

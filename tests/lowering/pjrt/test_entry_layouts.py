@@ -51,13 +51,12 @@ def put_by_jax(
     array: np.ndarray[Any, Any], minor_to_major: Sequence[int] | None = None
 ) -> jax.Array:
     """Copy an array to the CPU in a layout, using jax instead of `lowering`."""
-    device = lowering.device("cpu")
-    order = range(array.ndim - 1, -1, -1) if minor_to_major is None else minor_to_major
-    layout = JaxLayout(major_to_minor=tuple(reversed(order)))
+    where: Any = jax.sharding.SingleDeviceSharding(lowering.device("cpu"))
+    if minor_to_major is not None:
+        # jax compiles a program for each type and order.
+        where = Format(JaxLayout(major_to_minor=tuple(reversed(minor_to_major))), where)
     with jax.enable_x64(True):
-        put: jax.Array = jax.device_put(
-            array, Format(layout, jax.sharding.SingleDeviceSharding(device))
-        )
+        put: jax.Array = jax.device_put(array, where)
     return put
 
 

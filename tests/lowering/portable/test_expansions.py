@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,15 +19,16 @@ _TYPES = {xb.f32: 2e-5, xb.f64: 1e-12, xb.c64: 2e-5, xb.c128: 1e-12}
 
 
 def _expanded(
-    name: str, function: Callable[..., Any], *arrays: Any
+    names: str | Sequence[str], function: Callable[..., Any], *arrays: Any
 ) -> tuple[lowering.StablehloModule, lowering.StablehloModule]:
-    """Return the module of a function with an operation and without it."""
+    """Return the module of a function with some operations and without them."""
+    without = [names] if isinstance(names, str) else names
     b = xb.XlaBuilder("program")
     result = function(*(b.parameter(xb.array_shape(a.dtype, a.shape)) for a in arrays))
     computation = b.build(result if isinstance(result, xb.XlaOp) else xb.tuple(*result))
-    module = lowering.lower(computation, without=[name])
-    names = {operation.name for operation in operations_in(module.module.operation)}
-    assert f"stablehlo.{name}" not in names
+    module = lowering.lower(computation, without=without)
+    found = {operation.name for operation in operations_in(module.module.operation)}
+    assert found.isdisjoint(f"stablehlo.{name}" for name in without)
     return lowering.lower(computation), module
 
 
@@ -117,11 +118,9 @@ def test_triangular_solve_of_empty_systems():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("element_type", "lengths"), [(xb.f32, [1, 7, 12, 134]), (xb.f64, [2, 67])]
-)
+@pytest.mark.parametrize(("element_type", "lengths"), [(xb.f32, [1, 7, 12]), (xb.f64, [2, 134])])
 def test_fourier_transforms(element_type, lengths):
-    """Lengths of small and of large prime factors, odd and even."""
+    """Lengths of small and, in one type, of large prime factors, odd and even."""
     dtype = element_type.complex_type.dtype
     arrays = [_numbers(element_type.complex_type, 2, n) for n in lengths]
 
@@ -195,22 +194,26 @@ def _of_each(function: Callable[[xb.XlaOp], xb.XlaOp], *ops: xb.XlaOp) -> list[x
     return [function(op) for op in ops]
 
 
-@pytest.mark.parametrize("name", _ELEMENTWISE)
-def test_elementwise_operations(name):
-    function, ulps = _ELEMENTWISE[name]
+def test_elementwise_operations():
+    """One program has all operations, and another one has the expansions of all of them."""
     numbers = np.concatenate([_SPECIAL, _RANDOM.standard_normal(200) * 10])
     numbers = np.concatenate([numbers, _RANDOM.standard_normal(50) * 1e-4, [-0.999, -1, -3]])
     arrays = [numbers.astype(t.dtype) for t in (xb.f32, xb.f64, xb.bf16)]
-    module, expansion = _expanded(name, partial(_of_each, function), *arrays)
-    for array, expected, actual in zip(
-        arrays, _run(module, *arrays), _run(expansion, *arrays), strict=True
-    ):
+    module, expansion = _expanded(
+        [*_ELEMENTWISE],
+        lambda *ops: [op for f, _ in _ELEMENTWISE.values() for op in _of_each(f, *ops)],
+        *arrays,
+    )
+    cases = itertools.product(_ELEMENTWISE, arrays)
+    results = _run(module, *arrays), _run(expansion, *arrays)
+    for (name, array), expected, actual in zip(cases, *results, strict=True):
         assert actual.dtype == expected.dtype
         expected, actual = expected.astype(np.float64), actual.astype(np.float64)
         eps = {2: 2.0**-8, 4: 2.0**-23, 8: 2.0**-52}[array.dtype.itemsize]
-        np.testing.assert_allclose(actual, expected, rtol=ulps * eps)
+        rtol = _ELEMENTWISE[name][1] * eps
+        np.testing.assert_allclose(actual, expected, rtol=rtol, err_msg=name)
         zeros = expected == 0
-        assert (np.signbit(actual) == np.signbit(expected))[zeros].all()
+        assert (np.signbit(actual) == np.signbit(expected))[zeros].all(), name
 
 
 @pytest.mark.parametrize("element_type", [xb.f8e4m3fn, xb.f8e4m3b11fnuz, xb.f8e5m2, xb.f16])

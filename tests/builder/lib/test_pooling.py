@@ -69,8 +69,9 @@ def test_maxima_and_averages(dtype: Any) -> None:
     with jax.enable_x64(True):
         for x, (form, _, *window, padding) in zip(arrays, WINDOWS, strict=True):
             wide = x.astype(np.float64)
-            largest, average = reference(wide, form, *window, padding, True)
-            _, without_padding = reference(wide, form, *window, padding, False)
+            (largest, average), (_, without_padding) = jax.jit(
+                lambda x, a=(form, *window, padding): [reference(x, *a, b) for b in (True, False)]
+            )(wide)
             np.testing.assert_array_equal(next(results).astype(np.float64), largest)
             for expected in (average, without_padding):
                 got = next(results)
@@ -89,15 +90,16 @@ def test_gradients() -> None:
         return (reference(x, *arguments)[1] * weights).sum()
 
     with jax.enable_x64(True):
-        cases, weights, expected = [], [], []
+        cases, weights, slopes = [], [], []
         for form, sizes, *window, padding in WINDOWS:
             for includes in (True, False):
                 x = generator.normal(0, 1, sizes)
                 arguments = (form, *window, padding, includes)
-                g = generator.normal(0, 1, reference(x, *arguments)[1].shape)
+                shape = jax.eval_shape(lambda x, a=arguments: reference(x, *a)[1], x).shape
                 cases.append((sizes, window, padding, form, includes))
-                weights.append(g)
-                expected.append(jax.grad(loss)(x, g, *arguments))
+                weights.append(generator.normal(0, 1, shape))
+                slopes.append(lambda g, x=x, a=arguments: jax.grad(loss)(x, g, *a))
+        expected = jax.jit(lambda gs: [f(g) for f, g in zip(slopes, gs, strict=True)])(weights)
 
         def function(*ops: xb.XlaOp) -> list[xb.XlaOp]:
             return [

@@ -52,7 +52,7 @@ def test_same_results_as_replicas() -> None:
         jax.shard_map(of_rows, mesh=mesh, in_specs=part, out_specs=part, check_vma=False)
     )
     result = mapped(values)
-    batched = jax.vmap(function, axis_name="i")(values)
+    batched = jax.jit(jax.vmap(function, axis_name="i"))(values)
     for device in range(DEVICES):
         references = jax.tree_util.tree_leaves(expected[device])
         for results in (result, batched):

@@ -37,6 +37,16 @@ CHOSEN = {
 }
 """Names of the cases, by their library and the derivative."""
 
+ONLY_APPLIED = {
+    *("detrend", "max_pool", "fft", "welch", "cummax", "expi", "interp", "truncnorm.logpdf"),
+    *("median", "sort by two keys", "random.dirichlet", "Dropout", "AvgPool2d", "RMSNorm"),
+    *("triplet_margin_loss", "multiclass_hinge_loss"),
+}
+"""Cases whose programs have neither calls nor rules of jax that the other cases do not have.
+
+`from_jax` imports them as `apply` does.
+"""
+
 
 @pytest.mark.parametrize("path", trials.PATHS)
 @pytest.mark.parametrize("library", dict.fromkeys(library for library, _ in CHOSEN))
@@ -46,5 +56,6 @@ def test_gradients(library: str, path: str) -> None:
     if find_spec(module) is None:
         pytest.skip(f"{module} is not installed: pip install {module}")
     keys = [(n, order) for (lib, order), names in CHOSEN.items() if lib == library for n in names]
-    found = trials.outcomes(library, path, chosen=tuple(keys))
-    assert found == dict.fromkeys(keys, "equal")
+    left_out = ONLY_APPLIED if path == "from_jax" else set()
+    found = trials.outcomes(library, path, chosen=tuple(keys), left_out=left_out)
+    assert found == {key: "equal" for key in keys if key[0] not in left_out}

@@ -78,7 +78,7 @@ OPS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("feature", [0, 1, 3])
+@pytest.mark.parametrize("feature", [1, 3])
 @pytest.mark.parametrize("name", OPS)
 def test_all_operands_and_results(name: str, feature: int) -> None:
     """Gradients, and products of their derivatives with a direction."""

@@ -97,9 +97,12 @@ def test_gradient_of_the_digits_example() -> None:
     values = [
         (random.standard_normal(s.dimensions) / 8).astype(np.float32) for s in digits.PARAMETERS
     ]
-    written = function(images, labels, *values)[1:]
-    derived = jax.jit(
-        jax.grad(lambda *weights: function(images, labels, *weights)[0], argnums=range(4))
-    )(*values)
+
+    @jax.jit
+    def both(*weights: Any) -> Any:
+        slopes = jax.grad(lambda *weights: function(images, labels, *weights)[0], argnums=range(4))
+        return function(images, labels, *weights)[1:], slopes(*weights)
+
+    written, derived = both(*values)
     for one, other in zip(derived, written, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -74,7 +74,7 @@ def _main() -> None:
     from ipykernel.kernelapp import IPKernelApp
 
     del sys.path[0]  # the folder of this file
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the kernels
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for the kernels
     parent = os.getpid()
     for line in sys.stdin:
         process = os.fork()

@@ -165,7 +165,8 @@ class TestEveryOperation:
                 continue
             assert again.name == computation.name
             assert again.program_shape == computation.program_shape
-            is_same = same_program(module.bytecode, lowering.lower(again).bytecode)
+            found = lowering.lower(again)
+            is_same = found.text == module.text or same_program(found.bytecode, module.bytecode)
             assert is_same or name in IMPORTED_FROM_HLO_AS_OTHER_OPS
 
     def test_schema_describes_the_attributes(self, name: str) -> None:

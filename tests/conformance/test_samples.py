@@ -210,7 +210,7 @@ def check(path):
     return sample_runner.PASSED, ""
 
 if __name__ == "__main__":
-    sample_runner.SECONDS = 3.0
+    sample_runner.SECONDS = 2.0
     sys.exit(sample_runner.command_line(__file__, "", check, None))
 """
 
@@ -225,7 +225,7 @@ def test_a_sample_that_kills_the_process_is_one_failure(tmp_path: Path) -> None:
     assert status == 1
     assert lines == [
         "killer.mlir: the process died with status -6",
-        "silent.mlir: no answer within 3 seconds",
+        "silent.mlir: no answer within 2 seconds",
         "passed 3 of 5, 0 not representable (quantized: 0, dynamic: 0), 2 failed",
     ]
 

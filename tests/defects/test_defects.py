@@ -58,7 +58,7 @@ def test_xla_has_the_defect(name: str, run_plain: Callable[[str, int], tuple[int
     """Each program runs in a separate process, because XLA aborts on many of them."""
     expected = read(name).observed[VERSION]
     # Compilation that hangs would take minutes.
-    status, printed = run_plain(name, 5 if expected == "hangs" else 60)
+    status, printed = run_plain(name, 3 if expected == "hangs" else 60)
     if status == -signal.SIGALRM:
         observed = "hangs"
     elif status < 0:

@@ -168,7 +168,7 @@ def padding_argument(
         f"{name} must be Padding.SAME, Padding.VALID, or a pair (low, high) for each dimension of "
         "the window",
         value,
-        f"write for instance {name}=[(1, 1), (0, 2)]",
+        f"write for instance {name}='SAME', or {name}=[(1, 1), (0, 2)] for two dimensions",
     )
 
 

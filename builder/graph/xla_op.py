@@ -369,6 +369,8 @@ class XlaOp(Displayed, ExplainsAttributes):
         name = _BY_UFUNC.get(ufunc.__name__)
         if name is not None and method == "__call__" and len(inputs) == 2 and not _kwargs:
             return OPERATOR_FUNCTIONS[name](*inputs)
+        if ufunc.__name__ == "matmul" and isinstance(inputs[0], np.ndarray) and not _kwargs:
+            return OPERATOR_FUNCTIONS["dot"](*inputs)  # raises, as dot(array, op) does
         raise self._function_of_numpy(ufunc.__name__, reduces=method == "reduce")
 
     def __array_function__(self, function: Any, *_: Any) -> NoReturn:

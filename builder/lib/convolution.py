@@ -18,6 +18,7 @@ from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, one_or_several, typed_argument
 from builder.lib.registry import library_function
 from builder.ops.contraction import conv_general_dilated
+from builder.types.shape import ArrayShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,13 @@ class TensorFormat:
     def rank(self) -> int:
         """The number of dimensions."""
         return 2 + len(self.spatial_dimensions)
+
+    def wrong_rank(self, op: str, name: str, shape: ArrayShape) -> ShapeInferenceError:
+        """Return the error for an array whose rank is not that of the format."""
+        usual = {3: "NWC", 4: "NHWC", 5: "NDHWC"}.get(shape.rank)
+        rule = f"{name} must have the {self.rank} dimensions of data_format"
+        fix = f"write for instance data_format={usual!r}" if usual else "reshape it"
+        return error_of(ShapeInferenceError, op, rule, fix, got=shape)
 
     def full(self, op: str, name: str, values: Any) -> tuple[int, ...]:
         """Return an argument, such as the strides, with one entry for each dimension.
@@ -153,10 +161,7 @@ def conv(
     form = TensorFormat.of(data_format, "conv")
     is_last = form.feature_dimension == form.rank - 1
     if form.rank != shape.rank:
-        rule = f"x must have the {form.rank} dimensions of data_format"
-        raise error_of(
-            ShapeInferenceError, "conv", rule, "write for instance data_format='NHWC'", got=shape
-        )
+        raise form.wrong_rank("conv", "x", shape)
     if typed_argument("conv", "kernel", kernel, shape.element_type).rank != form.rank:
         rule = f"kernel must have the {form.rank} dimensions of x"
         order = "spatial, input, output" if is_last else "output, input, spatial"

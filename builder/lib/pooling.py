@@ -298,10 +298,7 @@ def _window(
     shape = array_argument(op, name, operand)
     form = TensorFormat.of(data_format, op)
     if form.rank != shape.rank:
-        rule = f"{name} must have the {form.rank} dimensions of data_format"
-        raise error_of(
-            ShapeInferenceError, op, rule, "write for instance data_format='NHWC'", got=shape
-        )
+        raise form.wrong_rank(op, name, shape)
     kernel = _entries(op, form, "kernel_size", kernel_size)
     return form, shape, kernel, _entries(op, form, "strides", strides)
 

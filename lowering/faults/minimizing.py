@@ -22,7 +22,14 @@ from builder.ops.operands import need_computation
 from builder.rewriting.copying import inline
 from builder.support.arguments import is_function
 from builder.types.shape import ArrayShape, Shape, TupleShape
-from lowering.faults.predicates import Predicate, npz_of_arguments
+from lowering.faults.predicates import (
+    Predicate,
+    command,
+    crashes,
+    differs,
+    is_not_finite,
+    npz_of_arguments,
+)
 from lowering.faults.search import (
     STRUCTURE,
     Program,
@@ -40,7 +47,7 @@ from lowering.faults.simplifying import (
     with_smaller_sizes,
 )
 from lowering.interpreter.comparing import nested_arguments
-from lowering.interpreter.evaluating import flat_arguments
+from lowering.interpreter.evaluating import check_sizes, flat_arguments
 from lowering.interpreter.instrumentation import with_results
 from lowering.pjrt.devices import device_argument
 from lowering.running.compiling import compile
@@ -160,6 +167,12 @@ def minimize(
         rule = "is_bad must be a function of a computation and its arguments"
         fix = "pass lowering.faults.differs(device), for instance"
         raise error_of(OperandError, "minimize", rule, fix, got=brief(is_bad))
+    makers: list[Any] = [is_not_finite, differs, crashes, command]
+    if is_bad in makers:
+        rule = f"is_bad must be a predicate, which lowering.faults.{is_bad.__name__} returns"
+        fix = f"call it: lowering.faults.{is_bad.__name__}(...)"
+        raise error_of(OperandError, "minimize", rule, fix, got="the function itself")
+    check_sizes("minimize", computation)
     flat, _ = flat_arguments(computation, args, {}, "minimize")
     program = Program(computation, tuple(nested_arguments(computation, flat)))
     start = time.monotonic()

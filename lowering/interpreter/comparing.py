@@ -18,6 +18,7 @@ from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp, is_constant, is_parameter
 from builder.inspection.table import count_text
 from builder.schema import Trait, opcodes_with
+from builder.support.arguments import is_function
 from builder.support.display import Column, Displayed, Heading, Part, TextTable
 from builder.types import primitive_type as pt
 from builder.types.shape import Shape, TokenShape, leaves
@@ -556,7 +557,8 @@ def _device_of(reference: Any) -> jax.Device:
         "reference must be 'interpreter', 'f64', a device, a mapping of compile options or a "
         "computation"
     )
-    raise error_of(OperandError, "compare", rule, got=brief(reference)) from cause
+    fix = "pass lowering.from_jax(function, *arguments)" if is_function(reference) else ""
+    raise error_of(OperandError, "compare", rule, fix, got=brief(reference)) from cause
 
 
 def _correspondence(

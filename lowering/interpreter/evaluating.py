@@ -240,6 +240,12 @@ def program_of(op: str, value: Any, target: jax.Device) -> Program:
         program: Program = for_device(value, target)
     else:
         program = for_platform(module_of(value, op), target)
+    check_sizes(op, program)
+    return program
+
+
+def check_sizes(op: str, program: Program) -> None:
+    """Raise ArgumentError if a parameter has an unbounded size; `op` is the public function."""
     shape = program.program_shape
     for name, parameter in zip(shape.parameter_names, shape.parameters, strict=True):
         if has_unbounded_sizes(parameter):
@@ -248,7 +254,6 @@ def program_of(op: str, value: Any, target: jax.Device) -> Program:
             module = "lowering.lower(computation)" if is_computation else "module"
             fix = f"pass the sizes: lowering.to_computation({module}, argument_shapes=[...])"
             raise error_of(ArgumentError, op, rule, fix, got=parameter)
-    return program
 
 
 def checked_timeout(op: str, timeout: Any) -> float | None:

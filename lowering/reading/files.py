@@ -19,7 +19,7 @@ _BEGINNINGS: Final = (
     (b"BZh", "a bzip2 file", "unpack it: bunzip2"),
     (b"\xfd7zXZ\0", "an xz file", "unpack it: unxz"),
     (b"\x28\xb5\x2f\xfd", "a zstd file", "unpack it: unzstd"),
-    (b"PK\x03\x04", "a zip archive", "extract the module with unzip"),
+    (b"PK\x03\x04", "a zip archive", "read arrays with numpy.load; extract a module with unzip"),
     (b"\xff\xfe\0\0", "text in UTF-32", "save the text in UTF-8"),
     (b"\xff\xfe", "text in UTF-16", "save the text in UTF-8"),
     (b"\xfe\xff", "text in UTF-16", "save the text in UTF-8"),

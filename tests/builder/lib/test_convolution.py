@@ -75,7 +75,17 @@ def test_dynamic_sizes() -> None:
     [
         (
             lambda x, k: lib.conv(x, k, data_format="NWC"),
-            "conv: x must have the 3 dimensions of data_format, got f32[2,8,8,3]\nfix: write",
+            (
+                "conv: x must have the 3 dimensions of data_format, got f32[2,8,8,3]\nfix: "
+                "write for instance data_format='NHWC'"
+            ),
+        ),
+        (
+            lambda x, k: lib.conv(xb.reshape(x, [16, 8, 3]), k),
+            (
+                "conv: x must have the 4 dimensions of data_format, got f32[16,8,3]\nfix: "
+                "write for instance data_format='NWC'"
+            ),
         ),
         (
             lambda x, k: lib.conv(x, k, strides=[1]),

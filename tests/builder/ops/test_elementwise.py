@@ -314,7 +314,8 @@ class TestOperators:
     @each_row("array", [np.ones(2, np.float32), [1.0, 2.0], HasElements()])
     def test_arrays_are_recorded_by_name(self, array: Any) -> None:
         x = parameter(xb.f32[2])
-        for call in (lambda: x + array, lambda: array + x):
+        products = [lambda: x @ array, lambda: array @ x] if isinstance(array, np.ndarray) else []
+        for call in (lambda: x + array, lambda: array + x, *products):
             with pytest.raises(xb.OperandError, match=r"fix: record it with builder.constant"):
                 call()
 

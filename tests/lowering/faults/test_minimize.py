@@ -92,6 +92,11 @@ def test_the_whole_program_must_be_bad() -> None:
         lowering.minimize(model, is_not_finite)
     with pytest.raises(xb.OperandError, match="seconds must be a positive number, got 0"):
         lowering.minimize(model, is_not_finite, ONES, seconds=0)
+    with pytest.raises(xb.OperandError, match=r"fix: call it: lowering.faults.is_not_finite\("):
+        lowering.minimize(model, lowering.faults.is_not_finite, ONES)  # type: ignore[arg-type]  # refused
+    of_any_size = xb.computation("f32[?]")(lambda x: x + 1.0)
+    with pytest.raises(lowering.ArgumentError, match=r"(?s)unbounded sizes.*argument_shapes="):
+        lowering.minimize(of_any_size, is_not_finite, ONES)
 
 
 def test_checks_do_not_hide_the_fault() -> None:

@@ -330,6 +330,8 @@ class TestDoublePrecision:
                 xb.OperandError, match="reference must be 'interpreter', 'f64', a d"
             ):
                 lowering.compare(program, values, reference=wrong)  # type: ignore[call-overload]  # refused
+        with pytest.raises(xb.OperandError, match=r"fix: pass lowering.from_jax\("):
+            lowering.compare(program, values, reference=np.exp)  # type: ignore[call-overload]  # refused
 
 
 class TestOtherReferences:

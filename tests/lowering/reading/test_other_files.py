@@ -35,7 +35,7 @@ OTHERS = {
     "gzip": (gzip.compress(TEXT.encode()), "a gzip file", "unpack it: gunzip"),
     "bz2": (bz2.compress(TEXT.encode()), "a bzip2 file", "unpack it: bunzip2"),
     "xz": (lzma.compress(TEXT.encode()), "an xz file", "unpack it: unxz"),
-    "zip": (npz(), "a zip archive", "extract the module with unzip"),
+    "zip": (npz(), "a zip archive", "read arrays with numpy.load; extract a module with unzip"),
     "npy": (npy(), "a NumPy array", None),
     "pickle": (pickle.dumps(TEXT), "a Python pickle", None),
     "utf-16": (TEXT.encode("utf-16"), "text in UTF-16", "save the text in UTF-8"),

@@ -158,6 +158,7 @@ def _argument_shapes(module: StablehloModule, options: Sequence[str]) -> list[An
     """Return the shapes of all parameters, some set by `--shape`; None if the option is absent."""
     if not options:
         return None
+    from builder.errors import ShapeTextError
     from builder.types.shape import parse_shape
 
     names = list(module.program_shape.parameter_names)
@@ -180,7 +181,13 @@ def _argument_shapes(module: StablehloModule, options: Sequence[str]) -> list[An
                 f"--shape: there is no parameter {name!r}",
                 f"use one of {', '.join(names)}" if names else "omit --shape",
             )
-        shapes[number] = parse_shape(text)
+        try:
+            shapes[number] = parse_shape(text)
+        except ShapeTextError as error:
+            raise FailedError(
+                f"--shape {option}: {error.rule}",
+                error.fix or f"write a shape with its element type, such as {name}=f32[2,3]",
+            ) from None
     return shapes
 
 

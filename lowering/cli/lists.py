@@ -174,6 +174,8 @@ def _named(name: str, operations: dict[str, OpInfo]) -> list[OpInfo]:
     Raises:
         FailedError: there is no such operation; the message lists similar names.
     """
+    from builder import lib
+
     name_in_python = name.removeprefix("xb.").removeprefix("XlaBuilder.")
     infos = operations.values()
     matches = [info for info in infos if name_in_python in (info.name, *info.aliases)]
@@ -190,6 +192,12 @@ def _named(name: str, operations: dict[str, OpInfo]) -> list[OpInfo]:
         for info in infos
         for alias in (info.name, *info.aliases, info.opcode, info.cpp_name)
     }
+    if lowered.removeprefix("lib.") in dir(lib):
+        name_in_library = lowered.removeprefix("lib.")
+        raise FailedError(
+            f"ops: {name_in_library!r} is a function of builder.lib, which records several ops",
+            f"read help(lib.{name_in_library}) in Python, after `from builder import lib`",
+        )
     near = difflib.get_close_matches(lowered, names, n=5, cutoff=0.5)
     listed = ", ".join(dict.fromkeys(names[alias] for alias in near))
     raise FailedError(

@@ -236,6 +236,8 @@ def test_dynamic_sizes(tmp_path):
         in call("inspect", path, "--shape", "x=f32[1,2]", status=1).stderr
     )
     assert "expected NAME=SHAPE" in call("inspect", path, "--shape", "x", status=2).stderr
+    without_type = call("inspect", path, "--shape", "rows=1,2", status=1).stderr
+    assert "fix: write a shape with its element type, such as rows=f32[2,3]" in without_type
 
 
 QUANTIZED = """
@@ -669,6 +671,7 @@ def test_ops():
         assert "    dimensions: the dimensions to reverse, each once." in output
     assert call("ops", "infeed").stdout.startswith("XlaBuilder.infeed(")
     assert "fix: use a similar name: rev" in call("ops", "revv", status=1).stderr
+    assert "a function of builder.lib" in call("ops", "softmax", status=1).stderr
     (row,) = json.loads(call("ops", "abs", "--json").stdout)
     assert row["documentation"].splitlines()[0] == (xb.abs.__doc__ or "").splitlines()[0]
     assert row["stablehlo"] == "stablehlo.abs"

@@ -76,13 +76,6 @@ class TensorFormat:
         """The number of dimensions."""
         return 2 + len(self.spatial_dimensions)
 
-    def wrong_rank(self, op: str, name: str, shape: ArrayShape) -> ShapeInferenceError:
-        """Return the error for an array whose rank is not that of the format."""
-        usual = {3: "NWC", 4: "NHWC", 5: "NDHWC"}.get(shape.rank)
-        rule = f"{name} must have the {self.rank} dimensions of data_format"
-        fix = f"write for instance data_format={usual!r}" if usual else "reshape it"
-        return error_of(ShapeInferenceError, op, rule, fix, got=shape)
-
     def full(self, op: str, name: str, values: Any) -> tuple[int, ...]:
         """Return an argument, such as the strides, with one entry for each dimension.
 
@@ -112,6 +105,14 @@ class TensorFormat:
 
 TensorFormatLike = TensorFormat | str
 """A TensorFormat, or its text, such as "NHWC"."""
+
+
+def wrong_rank(op: str, name: str, form: TensorFormat, shape: ArrayShape) -> ShapeInferenceError:
+    """Return the error for an array whose rank is not that of its format."""
+    usual = {3: "NWC", 4: "NHWC", 5: "NDHWC"}.get(shape.rank)
+    rule = f"{name} must have the {form.rank} dimensions of data_format"
+    fix = f"write for instance data_format={usual!r}" if usual else "reshape it"
+    return error_of(ShapeInferenceError, op, rule, fix, got=shape)
 
 
 @library_function()
@@ -161,7 +162,7 @@ def conv(
     form = TensorFormat.of(data_format, "conv")
     is_last = form.feature_dimension == form.rank - 1
     if form.rank != shape.rank:
-        raise form.wrong_rank("conv", "x", shape)
+        raise wrong_rank("conv", "x", form, shape)
     if typed_argument("conv", "kernel", kernel, shape.element_type).rank != form.rank:
         rule = f"kernel must have the {form.rank} dimensions of x"
         order = "spatial, input, output" if is_last else "output, input, spatial"

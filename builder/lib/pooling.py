@@ -20,7 +20,7 @@ from builder.errors import ShapeInferenceError, error_of
 from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, as_type, bounded_argument, shape_of, widened
 from builder.lib.constants import min_value, zeros
-from builder.lib.convolution import TensorFormat, TensorFormatLike
+from builder.lib.convolution import TensorFormat, TensorFormatLike, wrong_rank
 from builder.lib.registry import library_function
 from builder.ops import elementwise as ew
 from builder.ops.dynamic import get_dimension_size
@@ -298,7 +298,7 @@ def _window(
     shape = array_argument(op, name, operand)
     form = TensorFormat.of(data_format, op)
     if form.rank != shape.rank:
-        raise form.wrong_rank(op, name, shape)
+        raise wrong_rank(op, name, form, shape)
     kernel = _entries(op, form, "kernel_size", kernel_size)
     return form, shape, kernel, _entries(op, form, "strides", strides)
 

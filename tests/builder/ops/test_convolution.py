@@ -603,7 +603,7 @@ def test_refused(name: str) -> None:
         ({"window_strides": None}, "window_strides must be a sequence of integers, got None"),
         ({"padding": None}, "padding must be Padding.SAME, Padding.VALID, or a pair"),
         ({"padding": "EQUAL"}, "or a pair (low, high) for each dimension of the window, got 'EQ"),
-        ({"padding": 1}, "fix: write for instance padding=[(1, 1), (0, 2)]"),
+        ({"padding": 1}, "fix: write for instance padding='SAME', or padding=[(1, 1), (0, 2)]"),
         ({"padding": [1]}, "got [1]"),
         ({"padding": [(1, 2, 3)]}, "got [(1, 2, 3)]"),
         ({"padding": [(1, 2.5)]}, "each number of padding must be an integer, got 2.5"),

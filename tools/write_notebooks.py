@@ -1,4 +1,4 @@
-"""Run the notebooks in kernels of their own and write their outputs to the files.
+"""Run the notebooks in fresh kernels and write their outputs to the files.
 
     python tools/write_notebooks.py [NAME ...]
 
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from forked_kernels import ForkedKernelManager
 from nbclient import NotebookClient
 from printed_numbers import same_output
 
@@ -151,7 +150,6 @@ def executed(notebook: Any, folder: Path) -> Any:
             raise_on_iopub_timeout=True,
             coalesce_streams=True,
             kernel_name="python3",
-            kernel_manager_class=ForkedKernelManager,
             shutdown_kernel="immediate",
             resources={"metadata": {"path": str(work)}},
             record_timing=False,

@@ -239,9 +239,9 @@ def test_rounding_errors_that_a_subtraction_amplifies() -> None:
     assert found.computation.root.shape == xb.f32[1]
     assert "subtract, recorded at test_minimize.py:" in str(found).replace(f"{HERE}/", "")
     with pytest.raises(xb.OperandError, match="not another computation"):
-        lowering.faults.differs("cpu", reference=difference)  # type: ignore[arg-type]  # the error
+        lowering.faults.differs("cpu", reference=difference)  # type: ignore[arg-type]  # refused
     with pytest.raises(xb.XlaError, match="differs"):
-        lowering.faults.differs("cpu", reference=3)  # type: ignore[arg-type]  # the error
+        lowering.faults.differs("cpu", reference=3)  # type: ignore[arg-type]  # refused
 
 
 class InThisProcess:

@@ -42,10 +42,7 @@ ONLY_APPLIED = {
     *("median", "sort by two keys", "random.dirichlet", "Dropout", "AvgPool2d", "RMSNorm"),
     *("triplet_margin_loss", "multiclass_hinge_loss"),
 }
-"""Cases whose programs have neither calls nor rules of jax that the other cases do not have.
-
-`from_jax` imports them as `apply` does.
-"""
+"""Cases that only `apply` runs, because `from_jax` imports the same programs."""
 
 
 @pytest.mark.parametrize("path", trials.PATHS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from processes import run_python
 
 import builder as xb
 import lowering
@@ -54,30 +53,44 @@ def test_a_program_that_needs_too_much(make: Any, needs: str, replicas: int) -> 
             assert np.asarray(one)[0] == 1.5
 
 
+UNAVAILABLE_LATER = r"""
+import resource
+from pathlib import Path
+
+import builder as xb
+import lowering
+import numpy as np
+import pytest
+
+COUNT = 1 << 24
+b = xb.XlaBuilder("results")
+large = lowering.compile(b.build(xb.broadcast(b.parameter(xb.f32[()], "x"), [COUNT])), "cpu")
+b = xb.XlaBuilder("first")
+first = lowering.compile(b.build(xb.slice(b.parameter(xb.f32[COUNT], "x"), [0], [1], [1])), "cpu")
+x = lowering.device_put(np.float32(1.5))
+for _ in range(2):
+    assert large(x)[-1] == 1.5
+given = np.zeros(COUNT, np.float32)  # its pages are allocated when they are written
+before = resource.getrlimit(resource.RLIMIT_AS)
+has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (has + (16 << 20), before[1]))
+with pytest.raises(lowering.ExecutionError, match=r"results: out of memory on .*: 64 MiB"):
+    large(x)
+with pytest.raises(lowering.ExecutionError, match=r"no memory for f32\[16777216\]"):
+    first(given)
+resource.setrlimit(resource.RLIMIT_AS, before)
+assert large(x)[0] == 1.5
+assert first(given) == 0
+"""
+
+
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts pages as Linux does")
 def test_memory_that_became_unavailable_after_the_first_call() -> None:
-    """jaxlib executes the call without Python, and raises an error of its own."""
-    large = lowering.compile(results(1 << 24), "cpu")
-    x = lowering.device_put(np.float32(1.5))
-    for _ in range(2):
-        assert large(x)[-1] == 1.5
-    given = np.zeros(1 << 24, np.float32)  # its pages are allocated when they are written
-    b = xb.XlaBuilder("first")
-    x_large = b.parameter(xb.f32[1 << 24], "x")
-    first = lowering.compile(b.build(xb.slice(x_large, [0], [1], [1])), "cpu")
-    gc.collect()  # memory that other tests no longer use would be given back during the call
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (has + (16 << 20), before[1]))
-    try:
-        with pytest.raises(lowering.ExecutionError, match=r"results: out of memory on .*: 64 MiB"):
-            large(x)
-        with pytest.raises(lowering.ExecutionError, match=r"no memory for f32\[16777216\]"):
-            first(given)
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-    assert large(x)[0] == 1.5
-    assert first(given) == 0
+    """jaxlib executes the call without Python, and raises an error of its own.
+
+    In another process, because memory that other tests no longer use could be given back meanwhile.
+    """
+    run_python("-c", UNAVAILABLE_LATER)
 
 
 def test_an_array_that_is_too_large() -> None:

@@ -33,6 +33,8 @@ STAMP_NEWEST = .venv-newest/.made-for
 VERSIONS = import sys, jax, jaxlib, numpy; print("Python %d.%d.%d" % sys.version_info[:3], \
 	*(m.__name__ + " " + m.__version__ for m in (jax, jaxlib, numpy)), sep=", ")
 JAXLIB_TESTS = tests/lowering tests/conformance tests/property tests/defects tests/type_grid
+# In these folders, the tests of code that depends on jaxlib only through other modules.
+NOT_JAXLIB_TESTS = tests/lowering/faults tests/conformance/test_cases.py
 SCHEMA = $(VENV) -m check_jsonschema --builtin-schema vendor.$(1)
 PYTEST = -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
@@ -56,7 +58,7 @@ test-all: $(STAMP) ## run the tests and those that take long and rarely fail
 # What depends on jaxlib. The reproducers of XLA's defects are slow, but a new jaxlib changes them.
 test-newest: $(STAMP_NEWEST) ## run the tests that depend on jaxlib on the newest Python and jax
 	@$(VENV_NEWEST) -c '$(VERSIONS)'
-	@$(VENV_NEWEST) $(PYTEST) -m "not slow or jaxlib" $(JAXLIB_TESTS)
+	@$(VENV_NEWEST) $(PYTEST) -m "not slow or jaxlib" $(addprefix --ignore=,$(NOT_JAXLIB_TESTS)) $(JAXLIB_TESTS)
 
 test-gpu: $(STAMP) ## run the GPU tests, on a GPU or on the device XLABUILDER_TEST_DEVICE
 	@$(VENV) -c '$(VERSIONS)'

@@ -221,6 +221,7 @@ def test_differs() -> None:
     assert strict(found.computation, *found.arguments)
 
 
+@pytest.mark.slow
 def test_rounding_errors_that_a_subtraction_amplifies() -> None:
     """Each op is right by itself: only the result differs from that in double precision."""
 

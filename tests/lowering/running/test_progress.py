@@ -212,6 +212,7 @@ def test_ctrl_c_reports_that_it_waits() -> None:
     assert lines == ["XLA starts", line, "interrupted", "XLA ended", "1 thread", ""]
 
 
+@pytest.mark.slow
 def test_what_the_line_promises_is_true() -> None:
     program = PROGRAM.format(ops=3000)
     typist = Typist("compiling waves", "Ctrl-C waits until")

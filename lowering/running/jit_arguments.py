@@ -398,8 +398,14 @@ class Signature:
             try:
                 bound = self._signature.bind(*args, **by_name)
             except TypeError as error:
+                unknown = [name for name in by_name if name not in self._names]
+                if unknown and inspect.Parameter.VAR_KEYWORD not in self._kinds:
+                    # Python would only report the parameter that the name was meant for.
+                    rule = f"got an unexpected keyword argument {unknown[0]!r}"
+                else:
+                    rule = f"{error}"
                 raise ArgumentError(
-                    f"{error}",
+                    rule,
                     fix=f"call it as {self.name}{self._signature}",
                     computation=self.name,
                 ) from None

@@ -443,6 +443,7 @@ class TestArguments:
             ((X, X, X), {}, "too many positional arguments"),
             ((X,), {"x": X}, "multiple values for argument 'x'"),
             ((X, X), {"z": X}, "unexpected keyword argument 'z'"),
+            ((X,), {"z": X}, "unexpected keyword argument 'z'"),
         ):
             message = refused(lambda args=args, by_name=by_name: added(*args, **by_name))
             assert pattern in message

@@ -219,6 +219,8 @@ def first_duplicate(values: Sequence[Any]) -> Any:
 
 def _inferred(sizes: Sequence[int], count: int | None) -> str:
     """Return `sizes` with the size that -1 stands for, as text; `count` is the product."""
+    if count == UNBOUNDED and sizes.count(-1) == 1:
+        return str(["?" if size == -1 else size for size in sizes]).replace("'", '"')
     if count is not None and sizes.count(-1) == 1:
         rest = math.prod(size for size in sizes if size != -1)
         if rest > 0 and count % rest == 0:
@@ -473,7 +475,8 @@ class Check:
             values: the sizes.
             name: the name of the argument.
             at_run_time: the op that accepts sizes at run time, for the fix; "" if there is none.
-            count: the product of the sizes, for the fix; None if it is not known.
+            count: the product of the sizes, for the fix; None if it is not known, UNBOUNDED if a
+                size is to be unbounded.
         """
         for index, size in enumerate(values):
             if size == UNBOUNDED:

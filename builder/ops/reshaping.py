@@ -241,7 +241,7 @@ def _reshape_shape(
         # Operation Semantics: Reshape
         check.permutation(dimensions, of="operand", name="dimensions")
         array = _permuted(array, dimensions)
-    count = math.prod(array.dimensions) if array.is_bounded else None
+    count = math.prod(array.dimensions) if array.is_bounded else UNBOUNDED
     check.sizes(new_sizes, name="new_sizes", at_run_time="dynamic_reshape", count=count)
     if not array.is_bounded:
         # XLA shape_inference.cc: InferReshapeShape

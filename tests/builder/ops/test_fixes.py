@@ -130,6 +130,10 @@ FIXES: dict[str, tuple[Call, Call]] = {
         lambda p: xb.reshape(p.x, -1),
         lambda p: xb.reshape(p.x, [32]),
     ),
+    'write [2, "?"]; XLA does not infer a size from -1': (
+        lambda p: xb.reshape(p.builder.parameter(xb.f32["?", 4]), [2, -1]),
+        lambda p: xb.reshape(p.builder.parameter(xb.f32["?", 4]), [2, "?"]),
+    ),
     "write each size; XLA does not infer a size from -1": (
         lambda p: xb.reshape(p.x, [5, -1]),
         lambda p: xb.reshape(p.x, [32]),

@@ -112,8 +112,15 @@ def test_arguments_that_elementwise_ops_share() -> None:
 
 
 def test_the_picture_of_an_op() -> None:
-    for name in ("rev", "gather", "conv_general_dilated"):
-        assert '## Picture\n\n<div class="picture"><svg' in op_pages.page(xb.OPERATIONS[name])
+    drawn = {
+        "rev": "the op of the example",
+        "gather": "the op of the example",
+        "conv_general_dilated": "a small convolution, because",
+    }
+    for name, text in drawn.items():
+        _, picture = op_pages.page(xb.OPERATIONS[name]).split("## Picture\n\n")
+        assert picture.startswith(f"`xb.explain` draws {text}")
+        assert '\n\n<div class="picture"><svg' in picture
     assert "## Picture" not in op_pages.page(xb.OPERATIONS["abs"])
 
 

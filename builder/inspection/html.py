@@ -5,8 +5,9 @@ lexer for neither language.
 
 Colours are mixed with the notebook's text colour, so that they are readable on its background: the
 theme of a notebook may be dark in a browser whose `prefers-color-scheme` is light. Each output has
-the style sheet, because it may be displayed without the others. There are no ids, and nothing is
-fetched. Only pictures of graphs have a script, which zooms and moves them; without it they scroll.
+the style sheet, because it may be displayed without the others. Tables have classes, because
+generators of sites have styles for tables without one. There are no ids, and nothing is fetched.
+Only pictures of graphs have a script, which zooms and moves them; without it they scroll.
 """
 
 from __future__ import annotations
@@ -100,14 +101,15 @@ _STYLE: Final = """
   --xb-faint: color-mix(in srgb, currentColor 6%, transparent);
   --xb-line: color-mix(in srgb, currentColor 35%, transparent) }
 .xb.xb p { margin: .3em 0 }
-.xb.xb .xb-note { opacity: .75; font-size: .92em }
+.xb.xb .xb-note { color: color-mix(in srgb, currentColor 75%, transparent);
+  font-size: .92em }
 .xb.xb .xb-scroll { overflow-x: auto; max-width: 100% }
 .xb.xb .xb-pans { max-height: 48em; overflow: auto; cursor: grab }
 .xb.xb .xb-pans svg { display: block; max-width: none }
 .xb.xb table { border-collapse: collapse; margin: .3em 0; font-size: .92em; border: 0 }
 .xb.xb th, .xb.xb td { text-align: left; vertical-align: top; padding: .15em .8em .15em 0;
   border: 0; background: none; white-space: pre-wrap; max-width: 48em }
-.xb.xb th { border-bottom: 1px solid var(--xb-line); white-space: nowrap }
+.xb.xb th { border-bottom: 1px solid var(--xb-line); white-space: nowrap; font-weight: bold }
 .xb.xb td { font-family: var(--xb-mono) }
 .xb.xb .xb-number { text-align: right }
 .xb.xb .xb-line { white-space: nowrap }
@@ -249,7 +251,7 @@ def _table(table: TextTable) -> str:
             names = zip(classes, table.columns, strict=True)
             cells = "".join(f"<th{c}>{_text(column.name)}</th>" for c, column in names)
             head = f"<thead><tr>{cells}</tr></thead>"
-        parts.append(f'<div class="xb-scroll"><table>{head}<tbody>')
+        parts.append(f'<div class="xb-scroll"><table class="xb-table">{head}<tbody>')
         for number, row in enumerate(table.rows):
             hover = table.hovers[number] if table.hovers else ""
             # The hover has several lines, so it is escaped without `printable`.
@@ -313,7 +315,8 @@ def _grid(grid: CellGrid) -> str:
         )
         rows.append(f'<tr><td class="xb-row">{_text(name)}</td>{shown}</tr>')
     body = "".join(rows)
-    return f'{title}<div class="xb-scroll"><table>{head}<tbody>{body}</tbody></table></div>'
+    table = f'<table class="xb-table">{head}<tbody>{body}</tbody></table>'
+    return f'{title}<div class="xb-scroll">{table}</div>'
 
 
 def _side_by_side(sides: SideBySide) -> str:

@@ -44,7 +44,7 @@ def _with_sharding_shape(operand: Shape, sharding: str | MeshSharding) -> ArrayS
     CUSTOM_CALL,
     _with_sharding_shape,
     cpp_name="(none)",
-    section="XLA, the custom call Sharding; Shardy",
+    section="the custom call Sharding of XLA; Shardy",
 )
 def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     """Return the operand with a sharding.

@@ -71,14 +71,20 @@ def _sizes(info: Any) -> str:
 
 def _picture(info: Any) -> str:
     """The picture of the op that the example records, if `xb.explain` can draw it."""
-    op = small_convolution() if info.opcode == "convolution" else example_op(info)
+    if info.opcode == "convolution":
+        op = small_convolution()
+        drawn = "a small convolution, because that of the example has too many elements"
+    else:
+        op = example_op(info)
+        drawn = "the op of the example"
     if op is None:
         return ""
     try:
         picture = xb.explain(op)
     except xb.ShapeInferenceError:  # the op does not move elements, or has too many
         return ""
-    return f'## Picture\n\n<div class="picture">{picture.svg()}</div>'
+    text = f"`xb.explain` draws {drawn}: from which elements the result is computed."
+    return f'## Picture\n\n{text}\n\n<div class="picture">{picture.svg()}</div>'
 
 
 def _programs(info: Any) -> str:

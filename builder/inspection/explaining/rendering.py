@@ -298,10 +298,11 @@ def svg_of(scene: Scene, *, with_background: bool) -> str:
     picture = _stack([_flow(drawings), *_notes(scene.notes)])
     margin = 14
     width, height = picture.width + 2 * margin, picture.height + 2 * margin
+    colour = f' color="{_INK}"' if with_background else ""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="{_FONT}" font-size="12" '
-        f'text-anchor="middle" role="img" aria-label="{escape(scene.title)}">'
+        f'text-anchor="middle" role="img" aria-label="{escape(scene.title)}"{colour}>'
     )
     body = [head]
     if with_background:
@@ -365,7 +366,7 @@ def _box(box: Box, x: float, y: float, cell: float) -> str:
         fill, ink = "none", "currentColor"
     rect = (
         f'<rect x="{x:.1f}" y="{y}" width="{cell:.1f}" height="{_HEIGHT}" fill="{fill}" '
-        'stroke="currentColor" stroke-opacity=".45"/>'
+        f'stroke="{ink}" stroke-opacity=".45"/>'
     )
     text = _text(x + cell / 2, y + 17, box.label, fill=ink)
     return f"<g><title>{escape(box.hover)}</title>{rect}{text}</g>"

@@ -375,15 +375,21 @@ def _box(
     width = max(len(line) for line in lines) * _CHARACTER + 18
     height = _HEIGHT + 15 * (len(lines) - 1)
     ink = "currentColor" if fill == "none" else _INK
-    stroke = 'stroke="currentColor" stroke-width="2.2"' if is_result else f'stroke="{ink}"'
-    opacity = "" if is_result else ' stroke-opacity=".45"'
+    faint = f'stroke="{ink}" stroke-opacity=".45"'
+    border = f'stroke="{ink}" stroke-width="2.2"' if is_result else faint
     dashes = ' stroke-dasharray="4 3"' if is_dashed else ""
     size = f'width="{width:.0f}" height="{height:.0f}" rx="{radius}"'
     title = "&#10;".join(_escaped(line) for line in hover.split("\n"))
     body = [f"<g><title>{title}</title>"]
     if stacked:
-        body.append(f'<rect x="4" y="4" {size} fill="{fill}" {stroke}{opacity}/>')
-    body.append(f'<rect {size} fill="{fill}" {stroke}{opacity}{dashes}/>')
+        body.append(f'<rect x="4" y="4" {size} fill="{fill}" {faint}/>')
+    if is_result or (is_dashed and fill != "none"):
+        # The border is inside of the box, because a dark page hides the ink around it.
+        inside = f'x="2" y="2" width="{width - 4:.0f}" height="{height - 4:.0f}" rx="{radius - 2}"'
+        body.append(f'<rect {size} fill="{fill}"/>')
+        body.append(f'<rect {inside} fill="none" {border}{dashes}/>')
+    else:
+        body.append(f'<rect {size} fill="{fill}" {faint}{dashes}/>')
     for number, line in enumerate(lines):
         body.append(_text(width / 2, 17 + 15 * number, line, fill=ink))
     extra = 4 if stacked else 0

@@ -265,7 +265,7 @@ def _axis_name(axis: Axis, x: int, y: int, turned: str) -> str:
 
 def _axis_index(axis: Axis, position: int, x: int, y: int, anchor: str) -> str:
     index = axis.drawn[position]
-    fill = "#333" if index < axis.size else "#c0c0c0"
+    fill = "#333" if index < axis.size else "#888"
     return _text(x, y, str(index), size=11, fill=fill, anchor=anchor)
 
 

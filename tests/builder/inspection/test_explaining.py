@@ -237,6 +237,8 @@ def test_notebooks_show_pictures_and_terminals_text(tmp_path: Path) -> None:
     assert "<svg" in picture._repr_html_()
     picture.save(tmp_path / "picture.svg")
     assert (tmp_path / "picture.svg").read_text() == picture.svg() + "\n"
+    # In a dark page, text that had its colour would be white on white.
+    assert ET.fromstring(picture.svg()).attrib["color"] == "#111"
     picture.save(tmp_path / "picture.txt")
     assert (tmp_path / "picture.txt").read_text() == f"{picture}\n"
     assert repr(picture).startswith("<Explanation of <XlaOp %1")

@@ -365,3 +365,19 @@ def test_model_explorer_has_all_ops_and_operands(tmp_path: Path) -> None:
     assert edges == ["0", "1"]
     computation.draw().save(tmp_path / "g.json")
     assert (tmp_path / "g.json").read_text() == text
+
+
+def test_borders_are_inside_of_boxes() -> None:
+    # A dark page hides the ink around a box.
+    b = xb.XlaBuilder("result")
+    result = b.constant(2.0, xb.f32) + b.parameter(xb.f32[()], "x")
+    root = parsed(b.build(result).draw().svg())
+    boxes = [
+        group.findall(f"{SVG}rect")
+        for group in root.iter(f"{SVG}g")
+        if group.find(f"{SVG}title") is not None
+    ]
+    borders = [rects[1] for rects in boxes if len(rects) == 2]
+    assert ["stroke-dasharray" in border.attrib for border in borders] == [True, False]
+    for border in borders:
+        assert (border.attrib["x"], border.attrib["fill"]) == ("2", "none")

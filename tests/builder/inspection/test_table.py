@@ -239,7 +239,7 @@ def test_without_rich(monkeypatch: pytest.MonkeyPatch, summed: xb.XlaComputation
     table = summed.table()
     assert len(table.as_dict()["ops"]) == 4
     assert "4 ops" in repr(table)
-    assert "<table>" in table._repr_html_()
+    assert '<table class="xb-table">' in table._repr_html_()
     assert str(table).startswith("%total: 4 ops\nnumber   opcode")
     for drawn in (table, summed.stats()):
         with pytest.raises(ImportError, match="fix: run `pip install rich`"):

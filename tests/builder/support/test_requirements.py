@@ -132,10 +132,12 @@ def test_the_command_draw_without_pygraphviz(tmp_path: Path) -> None:
         "HloModule add\n\nENTRY %add (x: f32[2]) -> f32[2] {\n"
         "  %x = f32[2]{0} parameter(0)\n  ROOT %y = f32[2]{0} add(%x, %x)\n}\n"
     )
-    arguments = ["draw", str(program), "-o", str(tmp_path / "add.svg")]
+    out = tmp_path / "add.svg"
+    arguments = ["draw", str(program), "-o", str(out)]
     command = f"sys.argv[1:] = {arguments}\nfrom lowering.cli import main\nmain()\n"
     assert without("pygraphviz", command) == [
-        'xlabuilder requires pygraphviz: run `pip install "xlabuilder[draw]"`'
+        f"xlabuilder: {out}: an .svg file requires pygraphviz",
+        'fix: run `pip install "xlabuilder[draw]"`, or write a .dot or .json file',
     ]
 
 

@@ -189,6 +189,12 @@ def test_the_links_of_a_text(name: str) -> None:
         assert target in TARGETS
 
 
+def test_commands_for_contributors_have_an_interpreter_that_exists() -> None:
+    """Programs in tools are not executable files, and `python` may be another environment's."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert not re.findall(r"`(?:python3?|\w+/\w+\.py) .*?`", text)
+
+
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone: git lists no files")
 def test_the_source_distribution_has_each_file_of_the_root() -> None:
     """`make dist` compares all files; a file that a run left in the root is easily committed."""

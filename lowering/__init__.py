@@ -172,11 +172,25 @@ else:
             from builder.support.imports import missing_requirement
 
             error = missing_requirement(missing, f"lowering.{name}")
-        except AttributeError:
+        except (AttributeError, ImportError) as failed:
             import builder
-            from builder.unknown_names import missing_name_of_lowering
 
-            error = missing_name_of_lowering(name, __all__, builder.__all__)
+            if "XlaBuilder" not in dir(builder):
+                # pip lets distributions with packages of one name overwrite each other's files.
+                error = ImportError(
+                    f"lowering requires the package builder of xlabuilder, but another "
+                    f"distribution replaced its files in {builder.__path__[0]}\n"
+                    f"fix: uninstall that distribution, then run `pip install --force-reinstall "
+                    f"--no-deps xlabuilder`",
+                    name="builder",
+                    path=builder.__path__[0],
+                )
+            elif isinstance(failed, ImportError):
+                raise
+            else:
+                from builder.unknown_names import missing_name_of_lowering
+
+                error = missing_name_of_lowering(name, __all__, builder.__all__)
         raise error
 
     def __dir__():

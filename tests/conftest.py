@@ -142,7 +142,7 @@ _SWEEPS = ("ops", "legalize", "portable", "type_grid", "xla_client")
 def simple_emitters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile with XLA's older code generator, except in tests about compiling.
 
-    It takes a third of the time. jaxlib 0.12 does not have it, so `make test-newest` runs these
+    It takes a third of the time. jaxlib 0.11 and later lack it, so `make test-newest` runs these
     tests with the code generator that programs of users have.
     """
     from jaxlib import version, xla_client
@@ -151,7 +151,7 @@ def simple_emitters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     if request.node.get_closest_marker("slow"):
         users += _SWEEPS
     folders = request.path.relative_to(request.config.rootpath).parts
-    if version.__version_info__ >= (0, 12) or not {*folders}.isdisjoint(users):
+    if version.__version_info__ >= (0, 11) or not {*folders}.isdisjoint(users):
         return
     base = xla_client.CompileOptions
     overrides = base.env_option_overrides

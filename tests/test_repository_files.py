@@ -100,6 +100,32 @@ def test_pull_requests_run_the_checks_of_the_project() -> None:
     assert PROJECT["requires-python"].removeprefix(">=") in versions
 
 
+def test_the_versions_of_python_are_the_same_everywhere() -> None:
+    """The wheel is tried with each version that tools/find_python.sh selects."""
+    finder = (ROOT / "tools" / "find_python.sh").read_text(encoding="utf-8")
+    oldest, newest = re.findall(r"default\) oldest=(\d+) newest=(\d+) ", finder)[0]
+    versions = {f"3.{minor}" for minor in range(int(oldest), int(newest) + 1)}
+    prefix = "Programming Language :: Python :: 3."
+    classifiers = {line for line in PROJECT["classifiers"] if line.startswith(prefix)}
+    assert classifiers == {f"Programming Language :: Python :: {version}" for version in versions}
+    wheel = parsed(HOST / "workflows" / "ci.yml")["jobs"]["wheel"]
+    (tried,) = (s["run"] for s in wheel["steps"] if "try_wheel" in s.get("run", ""))
+    assert set(re.findall(r"\bpython(3\.\d+)", tried)) == versions
+    (installed,) = (s["with"] for s in wheel["steps"] if "setup-python" in s.get("uses", ""))
+    assert set(installed["python-version"].split()) == versions
+
+
+def test_only_the_site_is_published() -> None:
+    granted = {
+        path.stem: job["permissions"]
+        for path in WORKFLOWS
+        for job in parsed(path)["jobs"].values()
+        if "permissions" in job
+    }
+    assert granted == {"site": {"contents": "read", "pages": "write", "id-token": "write"}}
+    assert set(parsed(HOST / "workflows" / "site.yml")[True]) == {"workflow_dispatch"}
+
+
 def test_the_gpu_runner_is_started_by_hand_only() -> None:
     workflow = parsed(HOST / "workflows" / "gpu.yml")
     # A pull request from a stranger must not run on a machine of the project.
@@ -161,6 +187,12 @@ def test_the_links_of_a_text(name: str) -> None:
             assert (ROOT / link).exists(), link
     for target in re.findall(r"`make ([a-z-]+)`", text):
         assert target in TARGETS
+
+
+def test_commands_for_contributors_have_an_interpreter_that_exists() -> None:
+    """Programs in tools are not executable files, and `python` may be another environment's."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert not re.findall(r"`(?:python3?|\w+/\w+\.py) .*?`", text)
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone: git lists no files")

@@ -1,11 +1,12 @@
 """Install a wheel in fresh environments, and run what a new user runs first.
 
     python tools/try_wheel.py dist [PYTHON ...]
+    python tools/try_wheel.py dist python3.11 "python3.12 jax<0.12"
 
-In an environment of each Python (by default this one), with the newest versions that the wheel
-allows: the first example of README.md, whose outputs must be those shown, `xlabuilder --help` and
-`python -m lowering.cli --help`. The modules must be those of the wheel. The exit status is 1 if
-something fails.
+In an environment of each Python (by default this one), with the newest versions that the wheel and
+the requirements after the Python allow: the first example of README.md, whose outputs must be those
+shown, `xlabuilder --help` and `python -m lowering.cli --help`. The modules must be those of the
+wheel. The exit status is 1 if something fails.
 """
 
 from __future__ import annotations
@@ -38,8 +39,14 @@ assert printed == section, printed
 """Runs the first example of the README, in an environment that has the wheel."""
 
 
-def try_python(python: str, wheel: Path, folder: Path) -> str:
+def try_python(python: str, requirements: list[str], wheel: Path, folder: Path) -> str:
     """Install the wheel in an environment of a Python, and run the programs.
+
+    Args:
+        python: the interpreter.
+        requirements: what is installed with the wheel, such as "jax<0.12".
+        wheel: the wheel.
+        folder: an empty folder.
 
     Returns:
         The output of `xlabuilder versions`.
@@ -59,7 +66,8 @@ def try_python(python: str, wheel: Path, folder: Path) -> str:
     environment = folder / "environment"
     run(python, "-m", "venv", environment)
     installed = environment / "bin" / "python"
-    run(installed, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
+    pip = [installed, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run(*pip, wheel, *requirements)
     run(installed, "-c", EXAMPLE, ROOT, environment)
     command = environment / "bin" / "xlabuilder"
     helps = run(command, "--help"), run(installed, "-m", "lowering.cli", "--help")
@@ -73,13 +81,15 @@ def main(dist: str, *pythons: str) -> int:
     """Try the wheel in a folder with each Python, and return the exit status."""
     (wheel,) = Path(dist).resolve().glob("*.whl")
     failed = []
-    for python in pythons or (sys.executable,):
+    for line in pythons or (sys.executable,):
+        python, *requirements = line.split()
         with tempfile.TemporaryDirectory() as folder:
             try:
-                print(f"{wheel.name} with {python}:")
-                print(try_python(python, wheel, Path(folder).resolve()), flush=True)
+                print(f"{wheel.name} with {line}:")
+                where = Path(folder).resolve()
+                print(try_python(python, requirements, wheel, where), flush=True)
             except (subprocess.CalledProcessError, ValueError) as error:
-                failed.append(python)
+                failed.append(line)
                 print(error, flush=True)
     if failed:
         print(f"failed with {', '.join(failed)}")

@@ -1,4 +1,4 @@
-"""Generate tests/surface.txt: each public name with its signature.
+"""Generate tests/surface.txt: each public name with its signature, and the options of the command.
 
     python tools/write_surface.py
 
@@ -15,13 +15,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_origin
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "surface.txt"
 
 _NAMED_ONLY = {"builder.shape_inference", "lowering.xla_client"}
-"""Modules whose names are not listed: functions like those of `builder`, and jaxlib's old names."""
+"""Modules listed without signatures: functions like those of `builder`, and jaxlib's old names."""
 
 
 def document() -> str:
@@ -29,8 +29,9 @@ def document() -> str:
     import builder
     import lowering
     from builder import lib
+    from lowering.cli import main as command
 
-    lines = [*_module(builder), *_module(lib), *_module(lowering)]
+    lines = [*_module(builder), *_module(lib), *_module(lowering), *_command(command)]
     return "\n".join(lines) + "\n"
 
 
@@ -46,18 +47,62 @@ def _module(module: ModuleType) -> Iterator[str]:
         path = f"{module.__name__}.{name}"
         if inspect.ismodule(value):
             yield f"{path}: module"
-            if path not in _NAMED_ONLY:
-                yield from _module(value)
+            yield from _names(value, path) if path in _NAMED_ONLY else _module(value)
         elif inspect.isclass(value) and module.__name__ == "builder.layout":
             yield f"{path}: builder.{name}"
         elif inspect.isclass(value):
             bases = ", ".join(base.__name__ for base in value.__bases__ if _is_shown(base))
             yield f"class {path}({bases})"
             yield from (f"    {line}" for line in _class(value))
+        elif get_origin(value) is not None:
+            # How an alias such as `A | B` is shown depends on the version of Python.
+            yield f"{path}: alias"
         elif callable(value):
             yield f"{path}{_signature(value)}"
         else:
             yield f"{path}: {type(value).__name__}"
+
+
+def _names(module: ModuleType, path: str) -> Iterator[str]:
+    """Generate the names of a module without their signatures.
+
+    Among the modules in it, only the old binding's `ops` is public. Of that module, the names of
+    operations are.
+    """
+    for name in dir(module):
+        value = getattr(module, name)
+        if name == "ops":
+            yield f"{path}.ops: module"
+            own = f"{module.__name__}."
+            yield from (
+                f"{path}.ops.{operation}"
+                for operation, function in sorted(vars(value).items())
+                if operation[0].isupper() and function.__module__.startswith(own)
+            )
+        elif not name.startswith("_") and not inspect.ismodule(value):
+            yield f"{path}.{name}"
+
+
+def _command(group: Any) -> Iterator[str]:
+    """Generate the lines of the command: its options, and its subcommands with theirs."""
+    yield group.name
+    yield from (f"    {one}" for one in _options(group))
+    for name, command in sorted(group.commands.items()):
+        yield " ".join([group.name, name, *(p.make_metavar(None) for p in _arguments(command))])
+        yield from (f"    {one}" for one in _options(command))
+
+
+def _arguments(command: Any) -> list[Any]:
+    return [p for p in command.params if p.param_type_name == "argument"]
+
+
+def _options(command: Any) -> list[str]:
+    """Return the options of a command, with what stands for their values in the help."""
+    return sorted(
+        ", ".join(p.opts) + ("" if p.is_flag else f" {p.make_metavar(None)}")
+        for p in command.params
+        if p.param_type_name == "option"
+    )
 
 
 def _class(cls: type) -> Iterator[str]:
@@ -101,10 +146,7 @@ def _is_shown(base: type) -> bool:
 
 def _signature(function: Callable[..., Any]) -> str:
     """Return a signature that does not depend on the version of Python."""
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # a class of the interpreter
-        return "(...)"
+    signature = inspect.signature(function)
     texts = []
     kinds = [p.kind for p in signature.parameters.values()]
     for index, p in enumerate(signature.parameters.values()):

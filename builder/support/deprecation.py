@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
-from builder.support.frames import is_library_file
+from builder.support.frames import is_library_file, without_internal_frames
 
 _MINOR_VERSIONS: Final = 2
 """For how many minor versions a deprecated name remains."""
@@ -47,6 +47,7 @@ def deprecated(name: str, *, since: str, use: str) -> Callable[[Callable[P, R]],
     message = f"{name} is deprecated since {since} and will be removed in {removed}: use {use}"
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @without_internal_frames
         @functools.wraps(function)
         def warning(*args: P.args, **kwargs: P.kwargs) -> R:
             frame, level = sys._getframe(1), 2

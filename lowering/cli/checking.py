@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--ulps",
+    metavar="ULPS",
     type=click.FloatRange(min=0),
     help="The tolerance of all operations; by default each has its own.",
 )
@@ -96,8 +97,8 @@ def _is_inlined(op: XlaOp) -> bool:
 @subcommand("minimize")
 @execution_options
 @click.option(
-    "--output",
     "-o",
+    "--output",
     metavar="OUT.mlir",
     type=click.Path(dir_okay=False),
     required=True,
@@ -114,6 +115,7 @@ def _is_inlined(op: XlaOp) -> bool:
 )
 @click.option(
     "--ulps",
+    metavar="ULPS",
     type=click.FloatRange(min=0),
     help="The tolerance of --differs. Pass one near the difference, or the smallest difference "
     "that remains may be another one.",
@@ -134,6 +136,7 @@ def _is_inlined(op: XlaOp) -> bool:
 )
 @click.option(
     "--seconds",
+    metavar="SECONDS",
     type=click.FloatRange(min=0, min_open=True),
     default=120,
     show_default=True,
@@ -194,6 +197,7 @@ def minimize(
 )
 @click.option(
     "--seconds",
+    metavar="SECONDS",
     type=click.FloatRange(min=0, min_open=True),
     default=120,
     show_default=True,

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lowering.cli.command import json_option, print_json, show, signature_text, subcommand, table
+from lowering.cli.command import (
+    FailedError,
+    json_option,
+    print_json,
+    show,
+    signature_text,
+    subcommand,
+    table,
+)
 from lowering.cli.inputs import Program, file_argument, opened, shape_fix, shape_option
 
 if TYPE_CHECKING:
@@ -247,5 +255,15 @@ def draw(file: str, output: str, scope: str | None, limit: int, shapes: tuple[st
     """
     if Path(output).suffix.lower() not in _SUFFIXES:
         raise click.UsageError(f"OUT must end in one of {', '.join(_SUFFIXES)}; got {output!r}.")
-    opened(file, shapes).computation().draw(scope=scope, limit=limit).save(output)
+    picture = opened(file, shapes).computation().draw(scope=scope, limit=limit)
+    try:
+        picture.save(output)
+    except ModuleNotFoundError as error:
+        from builder.support.imports import REQUIREMENTS
+
+        if error.name != "pygraphviz":
+            raise
+        reason = f"{output}: an .svg file requires pygraphviz"
+        fix = f'run `pip install "{REQUIREMENTS[error.name]}"`, or write a .dot or .json file'
+        raise FailedError(reason, fix) from None
     click.echo(f"{output}: written")

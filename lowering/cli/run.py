@@ -45,6 +45,7 @@ def _check_output(_: click.Context, __: click.Parameter, path: str | None) -> st
     help="The number of timed calls after the first one.",
 )
 @click.option(
+    "-o",
     "--output",
     metavar="OUT.npz",
     type=click.Path(dir_okay=False),

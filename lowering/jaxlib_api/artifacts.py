@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+from jaxlib.version import __version_info__ as jaxlib_version
 
 from lowering.jaxlib_api.mlir import UnreadableModuleError, bytecode, new_context
 from lowering.jaxlib_api.native import jax_extension
-from lowering.jaxlib_api.versions import current_version, jaxlib_version
+from lowering.jaxlib_api.versions import current_version
 
 _OTHER_DIALECTS: Final = (b"chlo\0", b"mhlo\0", b"sdy\0")
 """Strings in all bytecode with operations of chlo, mhlo or sdy, and in some other bytecode."""
@@ -108,7 +109,7 @@ def refined(module: ir.Module) -> bytes:
         raise ValueError(error.reason) from None
 
 
-REFINING_DIVIDES_BY_ZERO: Final = tuple(map(int, jaxlib_version().split(".")[:2])) < (0, 12)
+REFINING_DIVIDES_BY_ZERO: Final = jaxlib_version < (0, 11, 1)
 """Whether a signal ends the process if `refined_code` folds an integer division by zero."""
 
 

@@ -29,7 +29,11 @@ from tests.fuzz.workers import Outcome, Worker, keep
 
 def main() -> int:
     """Run the fuzzer and return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seconds", type=float, default=600.0, help="the duration (600)")
     parser.add_argument("--seed", type=int, default=None, help="the seed; by default the time")
     parser.add_argument("--samples", type=Path, help="a folder with more files to damage")

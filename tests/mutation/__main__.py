@@ -177,7 +177,11 @@ def chosen(paths: Iterable[Path], count: int, seed: int) -> list[tuple[Path, Mut
 
 def main() -> int:
     """Run the mutants and return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("paths", type=Path, nargs="*", default=[Path(p) for p in PACKAGES])
     parser.add_argument("--count", type=int, default=300, help="the number of mutants (300)")
     parser.add_argument("--seed", type=int, default=1, help="the seed of their choice (1)")

@@ -23,7 +23,11 @@ _MOST_GROWTH = 8_000_000
 
 def main() -> int:
     """Run the tests and return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.stress", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.stress",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--threads", type=int, default=8, help="how many threads (8)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long they run (60)")
     parser.add_argument("--calls", type=int, default=1_000_000, help="how many calls (1000000)")

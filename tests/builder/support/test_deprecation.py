@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import traceback
 import warnings
 
 import pytest
@@ -67,6 +68,18 @@ def test_the_warning_is_not_at_a_line_of_the_library() -> None:
 def test_the_function_is_described_as_before() -> None:
     assert (old.__name__, old.__doc__) == ("old", "Multiply.")
     assert str(inspect.signature(old)) == "(x: 'int', *, by: 'int' = 2) -> 'int'"
+
+
+def test_an_error_ends_at_the_line_of_the_caller() -> None:
+    add = deprecated("xb.plus", since="1.1", use="xb.add(...)")(xb.add)
+    b = xb.XlaBuilder()
+    operands = [b.parameter(xb.f32[size], f"x{size}") for size in (2, 3)]
+    with (
+        pytest.warns(DeprecationWarning, match="plus"),
+        pytest.raises(xb.ShapeInferenceError, match="sizes 2 and 3") as caught,
+    ):
+        add(*operands)
+    assert [f.filename for f in traceback.extract_tb(caught.value.__traceback__)] == [__file__]
 
 
 def test_a_warning_that_is_an_error_stops_the_call() -> None:

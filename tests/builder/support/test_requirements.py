@@ -110,6 +110,27 @@ def test_builder_through_another_path(tmp_path: Path) -> None:
     run_python("-c", program, cwd=tmp_path)
 
 
+@pytest.mark.parametrize("text", ["answer = 42\n", None])
+def test_a_builder_whose_files_another_distribution_replaced(
+    text: str | None, tmp_path: Path
+) -> None:
+    """None: the other distribution was uninstalled, with the file that it had replaced."""
+    (tmp_path / "lowering").symlink_to(ROOT / "lowering")
+    own = tmp_path / "builder"
+    own.mkdir()
+    for path in (ROOT / "builder").iterdir():
+        (own / path.name).symlink_to(path)
+    (own / "__init__.py").unlink()
+    if text is not None:
+        (own / "__init__.py").write_text(text)
+    program = f"import sys\nsys.path.remove({str(ROOT)!r})\nimport lowering\nlowering.compile\n"
+    done = run_python("-c", program, status=1, cwd=tmp_path)
+    error, fix = done.stderr.splitlines()[-2:]
+    assert error.startswith("ImportError: lowering requires the package builder of xlabuilder, ")
+    assert error.endswith(f"replaced its files in {own}")
+    assert fix.startswith("fix: uninstall that distribution, ")
+
+
 DRAW = """
 import builder as xb
 b = xb.XlaBuilder("model")
@@ -132,10 +153,12 @@ def test_the_command_draw_without_pygraphviz(tmp_path: Path) -> None:
         "HloModule add\n\nENTRY %add (x: f32[2]) -> f32[2] {\n"
         "  %x = f32[2]{0} parameter(0)\n  ROOT %y = f32[2]{0} add(%x, %x)\n}\n"
     )
-    arguments = ["draw", str(program), "-o", str(tmp_path / "add.svg")]
+    out = tmp_path / "add.svg"
+    arguments = ["draw", str(program), "-o", str(out)]
     command = f"sys.argv[1:] = {arguments}\nfrom lowering.cli import main\nmain()\n"
     assert without("pygraphviz", command) == [
-        'xlabuilder requires pygraphviz: run `pip install "xlabuilder[draw]"`'
+        f"xlabuilder: {out}: an .svg file requires pygraphviz",
+        'fix: run `pip install "xlabuilder[draw]"`, or write a .dot or .json file',
     ]
 
 

@@ -413,7 +413,7 @@ def test_run(files, tmp_path):
     arguments = ["--input", f"x={tmp_path / 'x.npy'}"]
     arguments += ["--input", f"w={tmp_path / 'others.npz'}:first"]
     arguments += ["--input", f"bias={tmp_path / 'others.npz'}", "--device", "cpu", "--repeat", "3"]
-    about = from_json("run", files["stablehlo"], *arguments, "--output", str(out))
+    about = from_json("run", files["stablehlo"], *arguments, "-o", str(out))
     y = x @ w + bias.astype(np.float32)
     with np.load(out) as stored:
         assert sorted(stored.files) == ["result[0]", "result[1]"]

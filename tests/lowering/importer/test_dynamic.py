@@ -312,7 +312,7 @@ def test_sizes_that_violate_constraints() -> None:
 
 @pytest.mark.parametrize("divisor", ["zero", "one", "n", "late"])
 def test_refinement_of_integer_divisions(divisor: str) -> None:
-    """jaxlib 0.10 crashes where it folds a division by zero, so a helper process refines."""
+    """jaxlib up to 0.11.0 crashes where it folds one by zero, so a helper process refines."""
     module = lowering.load_bytes(
         f"""module @m {{ func.func @main(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<i32>) {{
           %a = stablehlo.constant dense<7> : tensor<i32>
@@ -339,7 +339,7 @@ def test_refinement_of_integer_divisions(divisor: str) -> None:
 
 
 def test_refinement_of_empty_replica_groups() -> None:
-    """jaxlib 0.10 divides by the size of the groups."""
+    """jaxlib up to 0.11.0 divides by the size of the groups."""
     module = lowering.load_bytes("""
         func.func @main(%x: tensor<8xf32>) -> tensor<?xf32> {
           %0 = "stablehlo.reduce_scatter"(%x) ({

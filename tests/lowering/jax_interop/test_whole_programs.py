@@ -22,9 +22,9 @@ references: Any = load_script("tests/examples/programs_of_jax.py")
 load_script("examples/digits.py")  # imported by examples/convnet.py
 
 OLDER_EMITTERS: Any = (
-    {} if jax.__version_info__ >= (0, 12) else {"xla_cpu_use_fusion_emitters": False}
+    {} if jax.__version_info__ >= (0, 11) else {"xla_cpu_use_fusion_emitters": False}
 )
-"""Options for references: XLA's older code generator, which jax 0.12 lacks, compiles faster."""
+"""Options for references: XLA's older code generator, which jax 0.11 lacks, compiles faster."""
 
 
 def weights_of(shape: Any) -> np.ndarray:

@@ -74,7 +74,10 @@ class OpStatistics:
         name = f" {self.op.name!r}" if self.op.name else ""
         text = f"%{self.op.id}{name} {self.op.opcode} {self.op.shape}"
         text += f" in {self.inside}" if self.inside else ""
-        text += f": {self.minimum:g} to {self.maximum:g}, mean {self.mean:g}"
+        if math.isnan(self.minimum):
+            text += ": no number"  # all are NaN, or there is no element
+        else:
+            text += f": {self.minimum:g} to {self.maximum:g}, mean {self.mean:g}"
         if not self.is_finite:
             text += f", {self.nans} NaN, {self.infinities} infinite"
         if self.first_iteration is not None:

@@ -270,7 +270,9 @@ def test_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     crashes = lowering.faults.crashes("cpu", seconds=60)
     assert not crashes(good, ONES)
     assert not crashes(refused, ONES)  # an error
+    assert crashes._worker._child is not None
     crashes.close()
+    assert crashes._worker._child is None
     hangs = lowering.faults.crashes("cpu", seconds=0.001)
     assert hangs(good, ONES)
     hangs.close()

@@ -51,6 +51,16 @@ def test_every_kind_of_number(element_type: xb.PrimitiveType) -> None:
         close(each, values)
 
 
+def test_an_array_without_elements() -> None:
+    b = xb.XlaBuilder("program")
+    x = b.parameter(xb.f32[0, 4], "x")
+    values = np.zeros((0, 4), np.float32)
+    probe = lowering.probe(b.build(xb.rev(x, [0])), values)
+    for each in probe.ops:
+        close(each, values)
+        assert "f32[0,4]: no number; " in str(each)
+
+
 def test_values_that_are_not_finite() -> None:
     b = xb.XlaBuilder("program")
     x = b.parameter(xb.f32[2, 3], "x")

@@ -442,6 +442,19 @@ def test_quantized_arguments_are_refused() -> None:
         }""")
 
 
+def test_a_slice_of_a_bounded_to_a_static_size() -> None:
+    """`xb.slice` would have a bounded size."""
+    computation = of_text("""
+        func.func @main(%x: tensor<?x2xf32, #stablehlo.bounds<5, ?>>) -> tensor<3x2xf32> {
+          %0 = "stablehlo.slice"(%x) <{start_indices = array<i64: 0, 0>,
+              limit_indices = array<i64: 3, 2>, strides = array<i64: 1, 1>}>
+              : (tensor<?x2xf32, #stablehlo.bounds<5, ?>>) -> tensor<3x2xf32>
+          return %0 : tensor<3x2xf32>
+        }""")
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    assert_identical(run(computation, x), x[:3])
+
+
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
 def test_top_k_of_a_bounded_size(kind: str) -> None:
     """The result has static sizes."""

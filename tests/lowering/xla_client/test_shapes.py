@@ -5,12 +5,22 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from jaxlib.xla_client import PrimitiveType
 from tables import each_row
 
 import builder as xb
 from lowering import xla_client as xc
 
 F32 = xc.PrimitiveType.F32
+
+
+def test_primitive_types_have_the_numbers_of_jaxlibs() -> None:
+    ours = {kind.name: kind.value for kind in xc.PrimitiveType}
+    theirs = {kind.name: kind.value for kind in PrimitiveType}
+    # Types that one of the two lacks; the numbers are those of xla_data.proto.
+    others = {"S2": 26, "U2": 27, "F6E3M2FN": 35, "F6E2M3FN": 36}
+    assert ours.items() <= {**theirs, **others}.items()
+    assert theirs.items() <= {**ours, **others}.items()
 
 
 def test_shape_of_an_array() -> None:

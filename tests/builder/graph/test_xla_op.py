@@ -35,6 +35,7 @@ USES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "not none": (lambda x: x != None, "`op is not None`"),  # noqa: E711
     "in": (lambda x: 1 in x, "xb.reduce_all(xb.eq(x, value), False, xb.or_)"),
     "assignment": (lambda x: x.__setitem__((0, 0), 1), "x = x.at[0, 0].set(value)"),
+    "slice": (lambda x: x.__setitem__(slice(1), 1), "x = x.at[index].set(value)"),
     "deletion": (lambda x: x.__delitem__(0), "xb.dynamic_update_slice("),
     "divmod": (lambda x: divmod(x, 2), "xb.floor(lhs / rhs)"),
     "array": (lambda x: x + np.ones((2, 3)), "builder.constant(value.astype(numpy.float32))"),

@@ -129,6 +129,8 @@ _ABOUT_COMPILING = (
     # The older generator flushes small numbers to zero, and changes the bits of NaN.
     *("test_elementwise.py", "test_hlo_text.py", "test_indexing.py", "test_random.py"),
     *("test_scale_types.py", "test_chlo.py", "test_special_values.py", "test_whole_programs.py"),
+    # The older generator does not have some of the defects that the rewrites of these ops avoid.
+    *("test_collectives.py", "test_windows.py"),
     # Programs of hundreds of computations or results: the older generator takes seconds for them.
     *("test_limits.py", "test_lower.py"),
 )

@@ -21,7 +21,7 @@ from tables import each_row
 from lowering.legalize.registry import ALL_PLATFORMS, ARTIFACT, INTERPRETER, Rewrite
 from tests.defects.reproducer import all_reproducers, differing_results, read
 
-pytestmark = [pytest.mark.slow, pytest.mark.jaxlib]
+pytestmark = pytest.mark.jaxlib
 
 _SCRIPT = load_script("tools/write_defects.py")
 described, ALL_REWRITES = _SCRIPT.described, _SCRIPT.ALL_REWRITES
@@ -53,6 +53,7 @@ def run_plain() -> Iterator[Callable[[str, int], tuple[int, str]]]:
         yield run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", all_reproducers())
 def test_xla_has_the_defect(name: str, run_plain: Callable[[str, int], tuple[int, str]]) -> None:
     """Each program runs in a separate process, because XLA aborts on many of them."""

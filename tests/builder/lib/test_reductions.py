@@ -13,6 +13,7 @@ from library_calls import run
 from tables import each_row
 
 import builder as xb
+import lowering
 from builder import lib
 
 DTYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
@@ -232,6 +233,18 @@ def test_arg_max_and_arg_min(dtype: Any) -> None:
     np.testing.assert_array_equal(at_max, wide.argmax(-1))
     np.testing.assert_array_equal(at_min, wide.argmin(0))
     np.testing.assert_array_equal(kept, wide.argmax(0, keepdims=True))
+
+
+@pytest.mark.parametrize("function", [lib.arg_max, lib.arg_min])
+def test_arg_max_and_arg_min_in_any_order(function: Any) -> None:
+    """XLA may combine elements in any order: the first of equal ones, and a number before NaN."""
+    b = xb.XlaBuilder("indices")
+    function(b.parameter(xb.f32[4]), xb.s32, 0)
+    (reducer,) = (op.attributes["to_apply"] for op in b.ops if op.opcode == "reduce")
+    combine = lowering.compile(reducer)
+    for one, other in [((1.0, 2), (1.0, 5)), ((1.0, 5), (np.nan, 2)), ((1.0, 2), (np.nan, 5))]:
+        for lhs, rhs in ((one, other), (other, one)):
+            assert tuple(map(float, combine(*lhs, *rhs))) == one
 
 
 def test_nans_lose_in_arg_max_and_arg_min() -> None:

@@ -146,6 +146,25 @@ def test_the_type_determines_which_part_of_a_split_size_is_bounded(inferred: int
     assert computation.root.shape == expected.root.shape
 
 
+@each_row("start, limit, stride", [(0, 2, 1), (1, 3, 1), (0, 6, 3)])
+def test_slices_of_a_bounded_size_to_a_fixed_size(start: int, limit: int, stride: int) -> None:
+    """The first elements are a dynamic slice; other slices are refused."""
+    source, result = "tensor<?xf32, #stablehlo.bounds<6>>", "tensor<2xf32>"
+    text = f"""
+      func.func @main(%x: {source}) -> {result} {{
+        %0 = "stablehlo.slice"(%x) {{
+          start_indices = array<i64: {start}>, limit_indices = array<i64: {limit}>,
+          strides = array<i64: {stride}>
+        }} : ({source}) -> {result}
+        return %0 : {result}
+      }}"""
+    if (start, stride) == (0, 1):
+        assert of_text(text).root.opcode == "dynamic_slice"
+        return
+    with pytest.raises(lowering.LoweringError, match=r"slice, recorded at .*f32\[2\] in the file"):
+        of_text(text)
+
+
 def test_the_deprecated_broadcast_is_imported() -> None:
     computation = of_text("""
       func.func @main(%x: tensor<3xf32>) -> tensor<2x4x3xf32> {

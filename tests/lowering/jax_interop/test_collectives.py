@@ -78,6 +78,14 @@ def test_refused(record: Callable[[xb.XlaOp], xb.XlaOp], axis: str | None, messa
         lowering.to_jax(computation, axis=axis)
 
 
+def test_the_source_of_a_broadcast() -> None:
+    x = xb.XlaBuilder("broadcast").parameter(xb.f32[2])
+    computation = x.builder.build(xb.collective_broadcast(x, [[2, 0, 1]]))
+    function = jax.vmap(lowering.to_jax(computation, axis="i"), axis_name="i")
+    values = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.testing.assert_array_equal(function(values), values[[2, 2, 2]])
+
+
 def test_every_collective_op_is_compared() -> None:
     x = xb.XlaBuilder().parameter(xb.f32[4, 6])
     for case in CASES.values():

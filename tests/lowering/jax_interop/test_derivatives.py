@@ -336,6 +336,20 @@ def test_windows_with_other_reducers() -> None:
         jax.grad(lambda x: function(x).sum())(values)
 
 
+def test_windows_of_all_elements_with_padding_on_both_sides() -> None:
+    """They are not the windows of a cumulative product."""
+
+    @xb.computation(xb.f64[3])
+    def products(x: xb.XlaOp) -> xb.XlaOp:
+        return xb.reduce_window(x, 1.0, lambda a, b: a * b, [3], [1], [(1, 1)])
+
+    x, y, z = values = np.array([2.0, 3.0, 5.0])
+    result, pull_back = jax.vjp(lowering.to_jax(products), values)
+    np.testing.assert_array_equal(result, [x * y, x * y * z, y * z])
+    (gradient,) = pull_back(np.ones(3))
+    np.testing.assert_array_equal(gradient, [y + y * z, x + x * z + z, x * y + y])
+
+
 def test_a_reduction_of_no_elements() -> None:
     @xb.computation(xb.f64[0, 2], xb.f64[()])
     def reduced(x: xb.XlaOp, init: xb.XlaOp) -> xb.XlaOp:

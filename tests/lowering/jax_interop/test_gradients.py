@@ -357,6 +357,29 @@ def test_a_constant_operand_of_a_call() -> None:
         np.testing.assert_allclose([dx, dtwo], by[::-1] if flipped else by, rtol=1e-6)
 
 
+def test_a_call_with_one_operand_twice() -> None:
+    """Its derivative is cached apart from that of the call with two operands."""
+
+    @jax.custom_jvp
+    def product(a: Any, b: Any) -> Any:
+        return a * a * b
+
+    @product.defjvp
+    def _(operands: Any, tangents: Any) -> Any:
+        (a, b), (da, db) = operands, tangents
+        return product(a, b), 2 * a * b * da + a * a * db
+
+    x, y = np.array([1, 2, 3], np.float32), np.array([4, 5, 6], np.float32)
+    for is_same in (True, False, True):
+        b = xb.XlaBuilder("twice")
+        p, q = b.parameter(xb.f32[3]), b.parameter(xb.f32[3])
+        value = lib.sum(lowering.apply(product, p, p if is_same else q))
+        found = lowering.compile(b.build(xb.tuple(*lowering.gradients(value, [p, q]))))(x, y)
+        expected = (3 * x * x, 0 * y) if is_same else (2 * x * y, x * x)
+        for result, by_hand in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(result, by_hand)
+
+
 def test_what_depends_on_a_target_only_through_stop_gradient() -> None:
     """It needs no derivative: a loop without a known trip count has none."""
     x = xb.XlaBuilder("stopped").parameter(xb.f32[3], "x")

@@ -147,6 +147,20 @@ def compared(function: Callable[..., Any], reference: Callable[..., Any], *argum
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10 * np.abs(other).max())
 
 
+def test_a_unit_diagonal_has_no_derivative() -> None:
+    """The solution does not depend on the diagonal, whatever it is."""
+    lower = np.array([[7.0, 9.0], [2.0, 5.0]])
+
+    @xb.computation(xb.f64[2, 2], xb.f64[2, 1])
+    def last(a: xb.XlaOp, b: xb.XlaOp) -> xb.XlaOp:
+        return xb.triangular_solve(a, b, True, True, True, "NO_TRANSPOSE")[1, 0]
+
+    function = lowering.to_jax(last)
+    by_a, by_b = jax.grad(function, (0, 1))(lower, np.array([[3.0], [4.0]]))
+    np.testing.assert_array_equal(by_a, [[0, 0], [-3, 0]])
+    np.testing.assert_array_equal(by_b, [[-2], [1]])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DECOMPOSITIONS)
 def test_functions_of_the_library(name: str) -> None:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 from recorded_ops import recorded_ops
-from support import assert_same_bits, flat, small_numbers
+from support import assert_same_bits, flat, parameter_like, small_numbers
 from tables import each_row
 
 import builder as xb
@@ -182,6 +182,90 @@ def test_vmap(family: int) -> None:
             one_wide, other_wide = np.asarray(result).astype(wide), reference.astype(wide)
             message = f"{name}: {op!r}"
             np.testing.assert_allclose(one_wide, other_wide, rtol=1e-6, err_msg=message)
+
+
+def test_a_convolution_of_groups_of_a_batch() -> None:
+    b = xb.XlaBuilder("groups")
+    x, kernel = b.parameter(xb.f32[4, 2, 5]), b.parameter(xb.f32[6, 2, 3])
+    result = xb.conv_general_dilated(
+        x, kernel, [1], [(1, 0)], [1], [1], "bf0_oi0->bf0", batch_group_count=2
+    )
+    computation = b.build(result)
+    values = small_numbers(xb.f32, (4, 2, 5)), small_numbers(xb.f32, (6, 2, 3), 1)
+    got = lowering.to_jax(computation)(*values)
+    np.testing.assert_array_equal(got, lowering.compile(computation)(*values))
+
+
+def test_index_vectors_before_batch_dimensions() -> None:
+    """jax has index vectors in the last dimension."""
+    b = xb.XlaBuilder("batches")
+    x, index = b.parameter(xb.f32[2, 5]), b.parameter(xb.s32[1, 2, 3])
+    dimensions = [], [1], [1], 0, [0], [1]
+    gathered = xb.gather(x, index, xb.GatherDimensionNumbers(*dimensions), [1, 1])
+    scattered = xb.scatter(x, index, gathered, xb.add, xb.ScatterDimensionNumbers(*dimensions))
+    function = lowering.to_jax(b.build(xb.tuple(gathered, scattered)))
+    values, places = small_numbers(xb.f32, (2, 5)), np.int32([[4, 0, 2], [1, 3, 0]])
+    part, total = function(values, places[None])
+    np.testing.assert_array_equal(part, np.take_along_axis(values, places, 1))
+    expected = values.copy()
+    np.put_along_axis(expected, places, 2 * np.take_along_axis(values, places, 1), 1)
+    np.testing.assert_array_equal(total, expected)
+
+
+def test_a_broadcast_with_permuted_dimensions() -> None:
+    b = xb.XlaBuilder("permuted")
+    x, sizes = b.parameter(xb.f32[3, 1]), b.parameter(xb.s32[3])
+    result = xb.dynamic_broadcast_in_dim(x, sizes, [2, 0], xb.f32[4, 2, 3])
+    function = lowering.to_jax(b.build(result))
+    values, to = np.arange(3, dtype=np.float32).reshape(3, 1), np.int32([4, 2, 3])
+    np.testing.assert_array_equal(function(values, to), np.broadcast_to(values[:, 0], to))
+    gradient = jax.grad(lambda x: (function(x, to) ** 2).sum())(values)
+    np.testing.assert_array_equal(gradient, 2 * 8 * values)
+
+
+def test_sorts_of_narrow_types() -> None:
+    """XLA sorts 2-bit integers incorrectly without the rewrites, and there are no 4-bit keys."""
+    arrays = [small_numbers(t, (9,)) for t in (xb.s2, xb.u2, xb.s4, xb.u4, xb.f4e2m1fn)]
+    b = xb.XlaBuilder("sorted")
+    operands = [parameter_like(b, array) for array in arrays]
+    computation = b.build(xb.tuple(*(xb.sort(operand) for operand in operands)))
+    for got, array in zip(jax.jit(lowering.to_jax(computation))(*arrays), arrays, strict=True):
+        expected = np.sort(array.astype(np.float32))
+        np.testing.assert_array_equal(np.asarray(got).astype(np.float32), expected, str(got.dtype))
+
+
+def test_logistic_of_narrow_floats() -> None:
+    """It is rounded once, as by `compile`."""
+    arrays = [np.linspace(-9, 9, 500).astype(t.dtype) for t in (xb.bf16, xb.f16)]
+    b = xb.XlaBuilder("rounded")
+    operands = [parameter_like(b, array) for array in arrays]
+    computation = b.build(xb.tuple(*map(xb.logistic, operands)))
+    expected = lowering.compile(computation)(*arrays)
+    results = jax.jit(lowering.to_jax(computation))(*arrays)
+    for result, reference in zip(results, expected, strict=True):
+        assert_same_bits(np.asarray(result), np.asarray(reference))
+
+
+@each_row("dtype", [np.int8, np.int32, np.int64, np.uint64])
+def test_windows_of_a_scatter_that_are_partly_or_far_outside(dtype: Any) -> None:
+    """Each element out of bounds is ignored, and a window far outside changes nothing."""
+    starts = [-128, -3, -2, -1, 0, 3, 4, 5, 127, np.iinfo(dtype).min, np.iinfo(dtype).max]
+    starts = [start for start in starts if start >= np.iinfo(dtype).min]
+    b = xb.XlaBuilder("scattered")
+    x, index, update = (
+        b.parameter(xb.s32[5]),
+        b.parameter(xb.array_shape(dtype, [1])),
+        b.parameter(xb.s32[3]),
+    )
+    numbers = xb.ScatterDimensionNumbers([0], [], [0], index_vector_dim=0)
+    function = jax.jit(lowering.to_jax(b.build(xb.scatter(x, index, update, xb.add, numbers))))
+    for start in starts:
+        expected = np.zeros(5, np.int32)
+        for place in range(3):
+            if 0 <= start + place < 5:
+                expected[start + place] = place + 1
+        got = function(np.zeros(5, np.int32), np.array([start], dtype), np.int32([1, 2, 3]))
+        np.testing.assert_array_equal(got, expected, str(start))
 
 
 def test_lapack_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

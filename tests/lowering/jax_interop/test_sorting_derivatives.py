@@ -14,6 +14,7 @@ from tables import mostly_slow
 import builder as xb
 import lowering
 from builder import lib
+from lowering.ops.reduction import along
 
 SIZES = (3, 5)
 X = np.array([[3.0, -1, 2, 0.5, -4], [1, 5, 2, 7, 0], [-2, -3, 6, 8, 4]])
@@ -208,6 +209,13 @@ def test_approx_top_k(dimension: int) -> None:
     found = np.count_nonzero(gradient, axis=dimension)
     assert found.tolist() == [3, 3]
     np.testing.assert_array_equal(gradient, np.where(gradient == 0, 0, 2 * x))
+
+
+def test_positions_out_of_bounds() -> None:
+    """Initial values among the results of ApproxTopK have no position, and so no tangent."""
+    positions = jnp.array([[-1, 2], [0, -1], [3, 0]])
+    found = along(jnp.asarray(X[:, :3]), positions, 1, is_approximate=True)
+    np.testing.assert_array_equal(found, [[0, 2], [1, 0], [0, -2]])
 
 
 def test_approx_max_k_of_jax() -> None:

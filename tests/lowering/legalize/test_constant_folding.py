@@ -159,6 +159,19 @@ def test_the_total_order_of_constants(way: Any) -> None:
         assert_array_equal(np.split(got, len(names)), expected, str(t))
 
 
+def test_the_nan_with_the_bits_of_negative_zero_is_the_least() -> None:
+    for way in (of_constants, of_parameters):
+        for t in WITHOUT_NEGATIVE_ZERO:
+            x = np.array([0x80, 0xFF, 0x81, 0, 1], np.uint8).view(t.dtype)
+            nan = np.full(5, 0x80, np.uint8).view(t.dtype)
+            got = way(
+                lambda x, nan: xb.tuple(xb.lt_total_order(nan, x), xb.eq_total_order(x, nan)),
+                x,
+                nan,
+            )
+            assert_array_equal(got, [[False, True, True, True, True], [True] + [False] * 4], str(t))
+
+
 def test_the_total_order_in_a_reducer_of_constants() -> None:
     x = np.float32([np.nan, 1, -0.0, 0.0])
 

@@ -13,6 +13,7 @@ import builder as xb
 import lowering
 from builder.types.primitive_type import PrimitiveType
 from lowering.legalize import legalize, registry
+from lowering.legalize.precompile_checks import check_compilable
 
 
 @pytest.fixture
@@ -87,3 +88,15 @@ def test_a_loop_over_one_bounded_array() -> None:
     total = xb.while_(lambda s: xb.lt(xb.reduce(s, 0.0, xb.add, [0]), 100.0), lambda s: s + s, x)
     program = lowering.compile(b.build(total))
     assert np.array_equal(np.asarray(program(np.ones(3, np.float32))), [64, 64, 64])
+
+
+def test_gpus_sort_elements_of_4_bits_alone() -> None:
+    for types, is_refused in (((xb.s4, xb.f32), True), ((xb.s4, xb.s4), False)):
+        b = xb.XlaBuilder("sorted")
+        root = xb.sort([b.parameter(t[5]) for t in types], lambda p, q, *_: p < q)
+        module = lowering.lower(b.build(root)).module
+        if is_refused:
+            with pytest.raises(lowering.CompileError, match="4-bit elements together with wider"):
+                check_compilable(module.operation, "sorted", "gpu")
+        else:
+            check_compilable(module.operation, "sorted", "gpu")

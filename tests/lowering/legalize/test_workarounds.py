@@ -202,6 +202,23 @@ def test_powers_are_exact_modulo_the_width() -> None:
             assert_array_equal(each, want, str(t))
 
 
+def test_powers_by_constants_at_the_limits_of_rewrites() -> None:
+    """64 is the first exponent of two digits, and -1 the first one below 0."""
+    bases = [3, -1, -1, 2]
+    exponents = [[63] * 4, [64] * 4, [0, -1, -1, 1]]
+
+    def program(b: xb.XlaBuilder, x: xb.XlaOp) -> xb.XlaOp:
+        constants = [b.constant(np.array(each, np.int32)) for each in exponents]
+        both = (x, b.constant(np.array(bases, np.int32)))
+        return xb.tuple(*(xb.pow(base, each) for base in both for each in constants))
+
+    for place, got in enumerate(evaluate(program, np.array(bases, np.int32))):
+        # The reciprocal of -1 is -1.
+        powers = [b ** abs(n) for b, n in zip(bases, exponents[place % 3], strict=True)]
+        want = np.array([power % 2**32 for power in powers], np.uint32).view(np.int32)
+        assert_array_equal(got, want)
+
+
 def test_powers_by_negative_exponents_and_of_bounded_sizes() -> None:
     base = np.array([1, -1, -1, 3, 0, -3, 2], np.int32)
     exponent = np.array([-1, -1, -64, -(2**31), 5, 65, 31], np.int32)

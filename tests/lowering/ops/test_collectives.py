@@ -240,6 +240,36 @@ def test_all_to_all_tuple_of_every_type() -> None:
                 assert_identical(one, of_type[sender])
 
 
+@each_row("t", [xb.s4, xb.f8e5m2])
+def test_reductions_of_narrow_types_with_a_channel(t: PrimitiveType) -> None:
+    b = xb.XlaBuilder("channel")
+    x = b.parameter(xb.array_shape(t, [2]))
+    total = xb.all_reduce(x, xb.add, channel_id=1)
+    root = xb.tuple(total, xb.reduce_scatter(x, xb.add, 0, 2, channel_id=2))
+    rows = np.array([[1, -2], [3, 1]]).astype(t.dtype)
+    for place, (both, own) in enumerate(run_replicated(b.build(root), rows, num_replicas=2)):
+        assert both.astype(int).tolist() == [4, -1]
+        assert own.astype(int).tolist() == [[4, -1][place]]
+
+
+def test_nans_that_xla_would_change() -> None:
+    """XLA converts these types to larger floats and back, unless they are sent as integers."""
+    types = [xb.bf16, xb.f8e5m2, xb.f8e4m3, xb.f8e3m4, xb.s2]
+    rows = [bits(t, 8) for t in types]
+    b = xb.XlaBuilder("sent")
+    parameters = [parameter_like(b, of_type[0]) for of_type in rows]
+    root = [
+        xb.tuple(xb.all_to_all(x, 0, 0, 2, TWOS), xb.collective_permute(x, PAIRS))
+        for x in parameters
+    ]
+    got = run_replicated(b.build(xb.tuple(*root)), *rows, num_replicas=N)
+    for index, of_type in enumerate(rows):
+        expected = zip(exchanged(of_type, 0, 0, TWOS), permuted(of_type, PAIRS), strict=True)
+        for ours, theirs in zip(got, expected, strict=True):
+            for one, other in zip(ours[index], theirs, strict=True):
+                assert_identical(one, other)
+
+
 REDUCERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "add": (xb.add, np.add),
     "mul": (xb.mul, np.multiply),

@@ -822,6 +822,15 @@ def test_convert_element_type(first: int) -> None:
             check_bits(result[where], converted(x, source, to)[where], str(to), source)
 
 
+def test_convert_the_largest_numbers_of_f4_to_integers() -> None:
+    """6 is not an infinity."""
+    x = np.array([6, -6, 4]).astype(xb.f4e2m1fn.dtype)
+    types = (xb.s4, xb.s8, xb.s32, xb.s64)
+    p = parameter_like(xb.XlaBuilder(), x)
+    results = run(p.builder.build(xb.tuple(*(xb.convert(p, t) for t in types))), x)
+    assert [got.astype(int).tolist() for got in results] == [[6, -6, 4]] * 4
+
+
 def test_convert_element_type_to_preds() -> None:
     operands = {t: (numbers_of(t),) for t in ALL}
     # A subnormal number is true or false depending on whether XLA converts or compares it.

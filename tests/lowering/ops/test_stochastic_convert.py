@@ -77,6 +77,20 @@ def test_to_signed_integers() -> None:
         assert got.astype(np.int64).tolist() == want, (some, to)
 
 
+def test_fractions_of_floats_of_16_bits() -> None:
+    """2**16, the number of random bits, is an infinity in f16, and bf16 has 8 bits of a number."""
+    sources = (xb.f16, xb.bf16)
+    values = np.array([0.5, -0.5, 1.25, -2.75, 0.25, 7.5, -100.5, 200])
+    random = np.array([2**15 - 1, 2**15, 2**14 - 1, 2**15, 2**14, 0, 1, 5], np.uint16)
+    b = xb.XlaBuilder()
+    operands = [[b.parameter(t[8]), b.parameter(xb.u16[8])] for t in sources]
+    results = xb.tuple(*(xb.stochastic_convert_type(*each, xb.s8) for each in operands))
+    arguments = [a for t in sources for a in (values.astype(t.dtype), random)]
+    for t, got in zip(sources, run(b.build(results), *arguments), strict=True):
+        pairs = zip(arguments[2 * sources.index(t)].astype(float), random.tolist(), strict=True)
+        assert got.tolist() == [rounded(value, bits, t, xb.s8) for value, bits in pairs]
+
+
 @pytest.mark.parametrize("sizes", [(), (0, 3), (300, 1000)])
 def test_shapes_and_the_mean(sizes: tuple[int, ...]) -> None:
     b = xb.XlaBuilder()

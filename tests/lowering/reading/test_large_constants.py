@@ -104,6 +104,24 @@ def test_more_sizes_than_attributes(monkeypatch):
         lowering.load_bytes(damaged)
 
 
+def test_sizes_beyond_the_attributes(monkeypatch):
+    """Together they are larger than the section of attributes and types."""
+    monkeypatch.delattr(module_reader, "in_helper")
+    b = xb.XlaBuilder("b")
+    module = lowering.lower(b.build(b.parameter(xb.f32[2], "x") + 1.0))
+    code = mlir.bytecode(module.module)
+    sections = sections_of(lambda at, size: code[at : at + size], len(code))
+    (begin,) = (one.begin for one in sections if one.kind == SIZES_OF_ATTRIBUTES)
+    first = begin + 4  # after the numbers of attributes and types, the first dialect and its count
+    assert code[first] & 1  # a number of one byte
+    for size, fits in ((0, True), (63, False)):
+        flag = code[first] >> 1 & 1
+        changed = code[:first] + bytes(((size << 1 | flag) << 1 | 1,)) + code[first + 1 :]
+        assert sizes_add_up(changed) is fits
+    with pytest.raises(ModuleFileError, match="bytes of bytecode are inconsistent"):
+        lowering.load_bytes(changed)
+
+
 READER = """
     import sys
     from pathlib import Path

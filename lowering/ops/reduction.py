@@ -96,10 +96,6 @@ def identity(opcode: str, element_type: pt.PrimitiveType) -> np.ndarray[Any, Any
     return monoid.identity(element_type)
 
 
-if TYPE_CHECKING:
-    pass
-
-
 _REDUCTIONS: Final[dict[str, Callable[[], Callable[..., Value]]]] = {
     "add": lambda: lax.reduce_sum,
     "multiply": lambda: lax.reduce_prod,
@@ -200,10 +196,6 @@ def _folded(ctx: Context, op: XlaOp) -> Step:
         return tuple(results) if is_tuple else results[0]
 
     return folded
-
-
-if TYPE_CHECKING:
-    pass
 
 
 _REDUCERS: Final = frozenset(("add", "maximum", "minimum"))

@@ -84,6 +84,13 @@ KNOWN = {
         np.broadcast_to(X, (2, 3, 4)),
         "broadcast_in_dim",
     ),
+    "dynamic_broadcast_in_dim of turned dimensions": (
+        """%s = stablehlo.constant dense<[2, 4, 3]> : tensor<3xi64>
+           %r = stablehlo.dynamic_broadcast_in_dim %x, %s, dims = [2, 1]
+               : (tensor<3x4xf32>, tensor<3xi64>) -> tensor<2x4x3xf32>""",
+        np.broadcast_to(X.T, (2, 4, 3)),
+        "broadcast_in_dim",
+    ),
     "dynamic_iota": (
         """%s = stablehlo.constant dense<[2, 3]> : tensor<2xi32>
            %r = stablehlo.dynamic_iota %s, dim = 1 : (tensor<2xi32>) -> tensor<2x3xf32>""",

@@ -34,7 +34,7 @@ from lowering.mlir.attributes import i64
 from lowering.ops.emitting import constant
 from lowering.ops.importing import failure
 from lowering.ops.registry import Context, Step, Value, array_of, importer, jax_rule, stablehlo_rule
-from lowering.ops.reshaping import import_broadcast_in_dim, jax_broadcast_in_dim
+from lowering.ops.reshaping import broadcast_as_imported, jax_broadcast_in_dim
 
 if TYPE_CHECKING:
     from lowering.importer.scope import Scope
@@ -350,7 +350,7 @@ def import_dynamic_broadcast_in_dim(
     operand, sizes = operands
     shape = scope.result_array(operation)
     if shape.is_static and operand.shape.is_static and is_constant(sizes):
-        return import_broadcast_in_dim(scope, operation, [operand])
+        return broadcast_as_imported(scope, operation, operand)
     return scope.by_schema("dynamic_broadcast_in_dim", operation, operands)
 
 

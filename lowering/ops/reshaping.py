@@ -32,12 +32,15 @@ def jax_iota(ctx: Context, op: XlaOp) -> Step:
 
 @importer("stablehlo.broadcast_in_dim")
 def import_broadcast_in_dim(scope: Scope, operation: ir.Operation, operands: list[XlaOp]) -> XlaOp:
+    return broadcast_as_imported(scope, operation, operands[0])
+
+
+def broadcast_as_imported(scope: Scope, operation: ir.Operation, operand: XlaOp) -> XlaOp:
     """Record a broadcast; transpose the operand first if the dimensions are not in ascending order,
     which the public op requires."""
     result = scope.result_array(operation)
     sizes = result.dimensions
     dimensions = scope.attribute(operation, "broadcast_dimensions")
-    (operand,) = operands
     ascending = tuple(sorted(dimensions))
     if dimensions != ascending:
         operand = xb.transpose(operand, list(map(dimensions.index, ascending)))

@@ -33,7 +33,8 @@ def inferred(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
 
 
 def refused(b: xb.XlaBuilder, x: xb.XlaOp, c: xb.XlaComputation) -> list[object]:
-    # The codes are those of the errors that mypy would report.
+    # Each comment has the code of the error that mypy must report for its line; mypy reports a
+    # comment that is not needed.
     return [
         xb.reduce_window(x, 0, xb.add, [2], None, "same"),  # type: ignore[arg-type]
         xb.fft(x, "fft", [8]),  # type: ignore[arg-type]

@@ -58,6 +58,8 @@ def broadcast_sizes(
                 fix="omit broadcast_dimensions; to permute dimensions use xb.transpose",
             )
         if lhs.dimensions == rhs.dimensions:
+            if lhs.dynamic_dimensions == rhs.dynamic_dimensions:  # saves time for new shapes
+                return lhs.dimensions, lhs.dynamic_dimensions
             pairs = zip(lhs.dynamic_dimensions, rhs.dynamic_dimensions, strict=True)
             return lhs.dimensions, tuple(a or b for a, b in pairs)
         return _degenerate(check, lhs, rhs, lhs.dimensions, lhs.dynamic_dimensions)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from textwrap import indent
 from types import CodeType, FrameType, FunctionType
@@ -153,7 +153,11 @@ def _made(
         return made(declared, _converting(form, "by"), {**constants, "by": by})
     constants["opcode"] = schema.opcode
     constants["table"] = SignatureTable[Any]()
-    constants["plan"] = _planner(name, names, rule, attributes or _attributes_of(recorded))
+    if attributes is None:
+        taken = _attributes_of(recorded, names)
+    else:
+        taken = _taking(attributes, [*names, "op", "result"])
+    constants["plan"] = _planner(name, names, rule, taken)
     return made(declared, _converting(form, ""), constants)
 
 
@@ -273,15 +277,17 @@ def _same_types(schema: Schema, names: list[str], number: int) -> int | None:
     return None if allowed is None else next(others, None)
 
 
-def _attributes_of(recorded: Mapping[str, Attribute]) -> Callable[..., Mapping[str, Any]]:
+def _attributes_of(
+    recorded: Mapping[str, Attribute], names: Sequence[str]
+) -> Callable[[tuple[Any, ...]], Mapping[str, Any]]:
     """Return the function that records arguments as the attributes of the same names."""
+    places = [(attribute, names.index(key)) for key, attribute in recorded.items() if key in names]
 
-    def attributes(**arguments: Any) -> Mapping[str, Any]:
+    def attributes(values: tuple[Any, ...]) -> Mapping[str, Any]:
         return {
-            attribute.name: arguments[name]
-            for name, attribute in recorded.items()
-            if name in arguments
-            and (attribute.omitted is MISSING or arguments[name] != attribute.omitted)
+            attribute.name: values[place]
+            for attribute, place in places
+            if attribute.omitted is MISSING or values[place] != attribute.omitted
         }
 
     return attributes
@@ -291,36 +297,42 @@ def _planner(
     name: str,
     names: list[str],
     rule: Callable[..., Shape],
-    attributes: Callable[..., Mapping[str, Any]],
+    recorded: Callable[[tuple[Any, ...]], Mapping[str, Any]],
 ) -> Callable[..., tuple[Shape, Mapping[str, Any]]]:
     """Return the function that infers the shape and makes the attributes of a new signature."""
-
-    infer, recorded = _taking(rule), _taking(attributes)
+    infer = _taking(rule, [*names, "op"])
 
     def plan(*values: Any) -> tuple[Shape, Mapping[str, Any]]:
-        arguments = dict(zip(names, values, strict=True), op=name)
-        arguments["result"] = shape = infer(arguments)
-        found = recorded(arguments)
+        shape = infer((*values, name))
+        found = recorded((*values, name, shape))
         return shape, shared_attributes(**found) if found else NO_ATTRIBUTES
 
     return plan
 
 
-def _taking(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a function that calls `function` with the arguments that it has parameters for."""
-    # Found when it is first called, because `inspect.signature` would slow down the import.
-    names: tuple[str, ...] | None = None
-    takes_all = False
+def _taking(function: Callable[..., Any], names: Sequence[str]) -> Callable[[tuple[Any, ...]], Any]:
+    """Return a function of the values of `names` that calls `function` with those that it takes."""
 
-    def call(arguments: Mapping[str, Any]) -> Any:
-        nonlocal names, takes_all
-        if names is None:
-            parameters = inspect.signature(function).parameters
-            takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-            names = tuple([name for name in parameters if name in arguments])
-        if takes_all:
-            return function(**arguments)
-        return function(**{name: arguments[name] for name in names})
+    @cache  # when it is first called, because `inspect.signature` would slow down the import
+    def places() -> tuple[list[int], list[tuple[str, int]]]:
+        """Return the places of the arguments by position, and those of the others by name."""
+        by_position: list[int] = []
+        by_name: list[tuple[str, int]] = []
+        follows = True  # each parameter so far has a value
+        for name, parameter in inspect.signature(function).parameters.items():
+            follows = follows and name in names and parameter.kind is not parameter.KEYWORD_ONLY
+            if follows:
+                by_position.append(names.index(name))
+            elif name in names:
+                by_name.append((name, names.index(name)))
+        return by_position, by_name
+
+    def call(values: tuple[Any, ...]) -> Any:
+        by_position, by_name = places()
+        arguments = [values[place] for place in by_position]
+        if by_name:
+            return function(*arguments, **{name: values[place] for name, place in by_name})
+        return function(*arguments)
 
     return call
 

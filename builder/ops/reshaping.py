@@ -283,8 +283,8 @@ def _dimensions(array: ArrayShape) -> zip[tuple[int, bool]]:
 def _permuted(array: ArrayShape, permutation: Sequence[int]) -> ArrayShape:
     return intern_array(
         array.element_type,
-        tuple(array.dimensions[i] for i in permutation),
-        tuple(array.dynamic_dimensions[i] for i in permutation),
+        tuple([array.dimensions[i] for i in permutation]),
+        tuple([array.dynamic_dimensions[i] for i in permutation]),
     )
 
 

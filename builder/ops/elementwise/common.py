@@ -151,6 +151,8 @@ def _broadcasts(lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any) -> 
     """Return the broadcasts of operands of these shapes."""
     assert isinstance(lhs, ArrayShape)  # checked by inference
     assert isinstance(rhs, ArrayShape)
+    if lhs.dimensions == rhs.dimensions == result.dimensions:
+        return None
     pairs: list[tuple[ArrayShape, tuple[int, ...]]] = []
     for operand in (lhs, rhs):
         if operand.rank == result.rank:
@@ -173,7 +175,7 @@ def _broadcasts(lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any) -> 
         if needs_runtime_sizes(operand, target, places):
             sizes = sizes_from(target, [(operand, places), other])
         broadcasts.append((target, attributes, sizes))
-    return None if broadcasts == [None, None] else (broadcasts[0], broadcasts[1])
+    return broadcasts[0], broadcasts[1]
 
 
 def _record_broadcast(operands: tuple[XlaOp, XlaOp], broadcast: Broadcast) -> XlaOp:

@@ -36,7 +36,7 @@ def test_operations_that_were_not_compiled_have_an_error_of_the_library() -> Non
         messages = (f"can't run on {device}: ", f"is registered for {device}")
         for answers in tool.record()[platform].values():
             refused = [answer for answer in answers.values() if answer != tool.COMPILED]
-            assert 0 < len(refused) < 15
+            assert 0 < len(refused) <= 15
             assert all(any(message in answer for message in messages) for answer in refused)
 
 

@@ -179,7 +179,7 @@ def measure_operation(info: Any, platform: str, target_config: str | None = None
                     run(computation, platform)
     except XlaError as error:
         first = str(error).splitlines()[0].removeprefix("compile: computation: ")
-        return re.sub(r", recorded at [^:]*:\d+,?", "", first)
+        return re.sub(r", recorded at [^:]*:\d+,?| \(/[^()]*:\d+\)", "", first)
     except Exception as error:  # not raised by the library: reported, and not recorded
         return f"{INTERNAL_ERROR}{type(error).__name__}: {error}"
     return COMPILED if platform.startswith(COMPILED) else RAN

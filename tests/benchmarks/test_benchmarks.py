@@ -33,7 +33,7 @@ from benchmarks.graphs import GRAPHS, constants, control_flow
 from benchmarks.guard import check, losses
 from benchmarks.imports import IMPORTS, import_script
 from benchmarks.languages import ours
-from benchmarks.report import report_text, with_later, write_report
+from benchmarks.report import newest_text, report_text, with_later, write_report
 from benchmarks.steps import CONTENDERS, STEPS, ratios_of
 from benchmarks.tables import PARTS, Table, budget_tables, show
 from benchmarks.timing import ContenderError, in_turns, spread
@@ -442,6 +442,11 @@ def test_the_page_matches_its_figures() -> None:
     figures = read_figures(ROOT / "docs" / "performance" / "figures.json")
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert page == report_text(figures), "python -m benchmarks report docs/performance/figures.json"
+    newest = read_figures(ROOT / "docs" / "performance" / "newest.json")
+    page = (ROOT / "docs" / "performance_newest.md").read_text(encoding="utf-8")
+    assert page == newest_text(newest), "python -m benchmarks report --newest"
+    assert newest["versions"]["jax"] > figures["versions"]["jax"]
+    assert "\n148 functions were measured" in page
 
 
 # The guard

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ast
 
-import jaxlib
 import pytest
 from scripts import load_script
 from tables import each_row
 
 from tests.defects.reproducer import all_reproducers, read
+from tests.recorded_versions import VERSION, needs_outcomes
 
 _SCRIPT = load_script("tools/defect_reports.py")
 REPORTS, REASONS = _SCRIPT.read_reports()
-
-VERSION = ".".join(jaxlib.__version__.split(".")[:2])
 
 
 def test_every_defect_of_the_newest_version_has_a_report_or_a_reason_against_one() -> None:
@@ -38,6 +36,7 @@ def test_a_script_imports_neither_the_project_nor_private_modules(name: str) -> 
     assert modules <= allowed
 
 
+@needs_outcomes
 @pytest.mark.slow
 @pytest.mark.jaxlib
 @pytest.mark.parametrize(

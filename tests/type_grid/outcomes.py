@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import jaxlib
-
+from tests.recorded_versions import VERSION
 from tests.type_grid.cases import CASES, ELEMENT_TYPES
 
 __all__ = ["LETTERS", "Table", "read_table", "write_table"]
@@ -23,8 +22,6 @@ LETTERS: Final = {
     ".": "not measured",
 }
 """The outcomes. Every other outcome is a defect of this library."""
-
-VERSION: Final = ".".join(jaxlib.__version__.split(".")[:2])
 
 Table = dict[tuple[str, str], str]
 """The outcomes by case and element type."""

@@ -9,11 +9,12 @@ import pytest
 
 import lowering
 from lowering.legalize.loaded_modules import check_loaded_module
+from tests.recorded_versions import needs_outcomes
 from tests.type_grid.__main__ import outcome
 from tests.type_grid.cases import CASES, ELEMENT_TYPES, text_of
 from tests.type_grid.outcomes import LETTERS, read_table
 
-pytestmark = [pytest.mark.slow, pytest.mark.jaxlib]
+pytestmark = [needs_outcomes, pytest.mark.slow, pytest.mark.jaxlib]
 
 TABLE = read_table()
 REFUSED = [key for key, letter in TABLE.items() if letter == "d"]

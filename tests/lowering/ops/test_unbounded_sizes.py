@@ -438,6 +438,18 @@ def test_bounded_sizes_beside_unbounded_ones() -> None:
         lowering.compile(program, argument_shapes=["f32[5,3]", "f32[<=4,3]"])
 
 
+def test_sizes_that_are_values_need_bounds() -> None:
+    def program(sizes: str) -> xb.XlaComputation:
+        shape = xb.parse_shape(f"f32[{sizes}]")
+        return built(lambda x, s: xb.dynamic_broadcast_in_dim(x, s, [], shape), "f32[]", "s32[2]")
+
+    fix = r"f32\[\?,3\]\nfix: the sizes depend on values: .* with bounds, such as f32\[<=8,3\]"
+    with pytest.raises(CompileError, match=fix):
+        lowering.compile(program("?,3"))
+    found = lowering.compile(program("<=8,3"))(np.float32(2), np.int32([4, 3]))
+    np.testing.assert_array_equal(found, np.full((4, 3), 2, np.float32))
+
+
 def test_the_interpreter_requests_the_sizes() -> None:
     program = built(lambda x: x * 2.0, VECTOR)
     x = np.ones(2, np.float32)

@@ -448,6 +448,12 @@ def _report(arguments: Sequence[str]) -> int:
         help="figures of a later run, which replace those of the same names in the first file",
     )
     parser.add_argument(
+        "--newest",
+        type=Path,
+        metavar="FILE",
+        help="figures of a run on the newest versions, for docs/performance_newest.md",
+    )
+    parser.add_argument(
         "--docs", type=Path, metavar="FOLDER", help="write to FOLDER instead of docs"
     )
     options = parser.parse_args(arguments)
@@ -456,5 +462,6 @@ def _report(arguments: Sequence[str]) -> int:
     figures = read_figures(options.file)
     if options.later is not None:
         figures = with_later(figures, read_figures(options.later))
-    write_report(figures, options.docs or DOCS)
+    newest = None if options.newest is None else read_figures(options.newest)
+    write_report(figures, options.docs or DOCS, newest)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from scripts import ROOT
 from tables import each_row
+from tracked_files import tracked_files
 
 import builder as xb
 
@@ -155,12 +155,14 @@ def test_the_citation() -> None:
 
 def test_the_hooks_before_a_commit() -> None:
     config = parsed(ROOT / ".pre-commit-config.yaml")
-    ruff, actionlint, local = config["repos"]
-    (pinned,) = (line for line in PROJECT["optional-dependencies"]["lint"] if "ruff" in line)
-    assert ruff["rev"] == f"v{pinned.removeprefix('ruff==')}"
+    actionlint, local = config["repos"]
     assert actionlint["rev"].removeprefix("v") in commands_of(parsed(HOST / "workflows" / "ci.yml"))
-    _, script = local["hooks"][0]["entry"].split()
-    assert (ROOT / script).exists()
+    # The versions of the tools are those of `make lint`.
+    for hook in local["hooks"]:
+        command = (
+            hook["entry"].removesuffix(" --force-exclude").replace(".venv/bin/python", "$(VENV)")
+        )
+        assert f"@{command}" in MAKEFILE
 
 
 def test_the_updates_of_versions() -> None:
@@ -201,8 +203,5 @@ def test_the_source_distribution_has_each_file_of_the_root() -> None:
     lines = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
     directives = [line.split() for line in lines if line.startswith(("graft", "include"))]
     patterns = ["pyproject.toml", "MANIFEST.in", *(p for _, *rest in directives for p in rest)]
-    tracked = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    roots = {file.partition("/")[0] for file in tracked}
+    roots = {file.partition("/")[0] for file in tracked_files()}
     assert not [root for root in roots if not any(fnmatch(root, p) for p in patterns)]

@@ -10,7 +10,6 @@ machine. The exit status is 1 if something is wrong. `make dist` runs this.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -18,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+from tracked_files import ROOT, tracked_files
+
 PACKAGES: Final = ("builder", "lowering")
 METADATA: Final = ("PKG-INFO", "setup.cfg", "xlabuilder.egg-info/")
 """What setuptools adds to a source distribution."""
@@ -83,10 +83,7 @@ def main(folder: str) -> int:
     """Print what is wrong with the distributions in a folder, and return the exit status."""
     (sdist,) = Path(folder).glob("*.tar.gz")
     (wheel,) = Path(folder).glob("*.whl")
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    tracked = set(listed.splitlines())
+    tracked = set(tracked_files())
     source, packaged = files_of_sdist(sdist), files_of_wheel(wheel)
     faults = [
         *faults_of_sdist(source, tracked),

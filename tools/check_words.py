@@ -10,12 +10,10 @@ a word is found.
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+from tracked_files import ROOT, tracked_files
 
 WORDS: Final = {
     r"sa(?:id|ying)|unsaid|say(?:s|able)?": "has, contains, declares, reports, prints",
@@ -52,11 +50,8 @@ def findings(text: str) -> list[tuple[int, str, str]]:
 
 
 def main() -> int:
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
     count = 0
-    for name in listed.splitlines():
+    for name in tracked_files():
         path = ROOT / name
         if path.suffix not in SUFFIXES or name in EXEMPT or not path.exists():
             continue

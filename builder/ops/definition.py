@@ -314,25 +314,21 @@ def _taking(function: Callable[..., Any], names: Sequence[str]) -> Callable[[tup
     """Return a function of the values of `names` that calls `function` with those that it takes."""
 
     @cache  # when it is first called, because `inspect.signature` would slow down the import
-    def places() -> tuple[list[int], list[tuple[str, int]]]:
-        """Return the places of the arguments by position, and those of the others by name."""
-        by_position: list[int] = []
-        by_name: list[tuple[str, int]] = []
-        follows = True  # each parameter so far has a value
-        for name, parameter in inspect.signature(function).parameters.items():
-            follows = follows and name in names and parameter.kind is not parameter.KEYWORD_ONLY
-            if follows:
-                by_position.append(names.index(name))
-            elif name in names:
-                by_name.append((name, names.index(name)))
-        return by_position, by_name
+    def places() -> tuple[int, list[tuple[str, int]]]:
+        """Return how many parameters come first, in the order of `names`, and the others."""
+        parameters = inspect.signature(function).parameters
+        pairs = enumerate(zip(parameters.items(), names, strict=False))
+        first = next(
+            (n for n, ((key, p), name) in pairs if key != name or p.kind is p.KEYWORD_ONLY),
+            min(len(parameters), len(names)),
+        )
+        return first, [(key, names.index(key)) for key in [*parameters][first:] if key in names]
 
     def call(values: tuple[Any, ...]) -> Any:
-        by_position, by_name = places()
-        arguments = [values[place] for place in by_position]
-        if by_name:
-            return function(*arguments, **{name: values[place] for name, place in by_name})
-        return function(*arguments)
+        first, others = places()
+        if others:
+            return function(*values[:first], **{name: values[place] for name, place in others})
+        return function(*values[:first])
 
     return call
 

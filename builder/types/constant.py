@@ -12,14 +12,13 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
 from builder.errors import ConstantError, OperandError, PrimitiveTypeError, brief
-from builder.support.caches import per_signature
+from builder.support.caches import SignatureTable, per_signature
 from builder.types import primitive_type as pt
 from builder.types.foreign_arrays import UnreadableArrayError, is_array, read_array
 from builder.types.primitive_type import Kind, PrimitiveType
@@ -178,20 +177,22 @@ def scalar_constant(
 
     Equal numbers of one type share one result. Errors are those of `check_number`.
     """
-    # Programs repeat their numbers, and a lookup is much faster than a check.
-    sign, kind = 1.0, type(value)
+    # Programs repeat their numbers, and a lookup is much faster than a check. The key has the type
+    # and the sign: 1, 1.0 and True are equal, and 0.0 and -0.0.
+    kind = type(value)
     if kind is float:
-        if not value:
-            sign = math.copysign(1.0, value)  # 0.0 and -0.0 are equal keys
-        elif value != value:
-            return _scalar_constant(value, element_type, op)  # a NaN key is never found
-    elif kind is not int and kind is not bool:
+        key = kind, value, math.copysign(1.0, value), element_type
+    elif kind is int or kind is bool:
+        key = kind, value, 1.0, element_type
+    else:
         return _scalar_constant(value, element_type, op)
-    try:
-        return _shared_constant(value, sign, element_type)
-    except ConstantError:
-        # Raised again with the name of this op.
-        return _scalar_constant(value, element_type, op)
+    found = _SCALARS.get(key)
+    if found is None:
+        found = _SCALARS.add(key, _scalar_constant(value, element_type, op))
+    return found
+
+
+_SCALARS: Final = SignatureTable[tuple[ArrayShape, Mapping[str, Any]]]()
 
 
 def _scalar_constant(
@@ -206,13 +207,6 @@ def _scalar_constant(
     array = wide.astype(element_type.dtype)
     array.flags.writeable = False
     return intern_array(element_type, ()), MappingProxyType({"value": array})
-
-
-@lru_cache(maxsize=4096, typed=True)  # typed: 1, 1.0 and True are different numbers
-def _shared_constant(
-    value: Any, _sign: float, element_type: PrimitiveType
-) -> tuple[ArrayShape, Mapping[str, Any]]:
-    return _scalar_constant(value, element_type, "constant")
 
 
 def default_element_type(number: Any, beside: Iterable[PrimitiveType]) -> PrimitiveType:

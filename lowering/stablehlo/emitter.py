@@ -372,7 +372,7 @@ class Emitter:
         schema = SCHEMAS.get(opcode)
         if schema is None:
             raise LoweringError("no lowering rule", got=repr(op), op=opcode)
-        array = constant_value(op)
+        array = None if operands else constant_value(op)
         is_large = array is not None and array.nbytes >= _LARGE_BYTES and not is_splat(array)
         if is_large and self._large is not None:
             return self._emit_large_constant(op, self._large)

@@ -129,7 +129,7 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
     builder = operand.builder
     if not builder._is_open:
         builder = resolve_builder(name, operand)
-    if not is_number(number):
+    if type(number) is not float and not is_number(number):
         need_op(name, "lhs" if is_left else "rhs", number, operand)
     element_type = element_type_of(name, operand)
     return builder, *number_constant(name, number, element_type, operand.shape), is_left
@@ -178,24 +178,25 @@ def _broadcasts(lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any) -> 
     return broadcasts[0], broadcasts[1]
 
 
-def _record_broadcast(operands: tuple[XlaOp, XlaOp], broadcast: Broadcast) -> XlaOp:
-    """Record the broadcast of the first operand; the other one may have sizes of the result."""
-    target, attributes, sizes = broadcast
-    if sizes is None:
-        return record("broadcast_in_dim", target, operands[:1], attributes, 4)
-    return record_broadcast(operands, target, attributes, sizes)
-
-
 def _record_broadcast_op(opcode: str, lhs: XlaOp, rhs: XlaOp, plan: Plan) -> XlaOp:
     """Record the broadcasts of a plan, then the op."""
     shape, attributes, broadcasts = plan
     if broadcasts is not None:
+        # The usual broadcast, which has no runtime sizes, is recorded without a further call.
         operands = lhs, rhs
         to_left, to_right = broadcasts
         if to_left is not None:
-            lhs = _record_broadcast(operands, to_left)
+            target, places, sizes = to_left
+            if sizes is None:
+                lhs = record("broadcast_in_dim", target, (lhs,), places, 3)
+            else:
+                lhs = record_broadcast(operands, target, places, sizes)
         if to_right is not None:
-            rhs = _record_broadcast(operands[::-1], to_right)
+            target, places, sizes = to_right
+            if sizes is None:
+                rhs = record("broadcast_in_dim", target, (rhs,), places, 3)
+            else:
+                rhs = record_broadcast(operands[::-1], target, places, sizes)
     return record(opcode, shape, (lhs, rhs), attributes, 3)
 
 
@@ -211,7 +212,7 @@ def recorder(
     opcode: str,
     rule: Rule,
     attributes: Callable[[PrimitiveType], Mapping[str, Any]],
-    ready: SignatureTable[Plan] | None = None,
+    plans: SignatureTable[Plan],
 ) -> Recorder:
     """Return the function that records an op of two arrays; one may be a number.
 
@@ -219,18 +220,10 @@ def recorder(
         name, opcode: those of the op.
         rule: its shape inference.
         attributes: returns the recorded attributes for an element type of the operands.
-        ready: the function enters the plans of arrays without `broadcast_dimensions` here. The key
-            is the pair of operand shapes; for equal shapes it is the shape, which saves creating
-            and hashing a tuple.
+        plans: the table of plans. The key is the pair of operand shapes, with the
+            `broadcast_dimensions` if there are any; for equal shapes it is the shape, which saves
+            creating and hashing a tuple.
     """
-    plans: SignatureTable[Plan] = SignatureTable()
-
-    def plan_of(lhs: Shape, rhs: Shape, dimensions: tuple[int, ...] | None) -> Plan:
-        result = rule(lhs, rhs, dimensions)
-        plan = result, attributes(lhs.element_type), _broadcasts(lhs, rhs, result, dimensions)
-        if ready is not None and dimensions is None:
-            ready.add(lhs if lhs is rhs else (lhs, rhs), plan)
-        return plans.add((lhs, rhs, dimensions), plan)
 
     def record_op(lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
         is_pair = type(lhs) is XlaOp and type(rhs) is XlaOp
@@ -243,11 +236,15 @@ def recorder(
             builder, scalar, value, is_left = constant_of(name, lhs, rhs)
             left, right = (scalar, rhs.shape) if is_left else (lhs.shape, scalar)
         dimensions = None
+        key: Any = left if left is right else (left, right)
         if broadcast_dimensions is not None:
             dimensions = integers(name, "broadcast_dimensions", broadcast_dimensions)
-        plan = plans.get((left, right, dimensions))
+            key = left, right, dimensions
+        plan = plans.get(key)
         if plan is None:
-            plan = plan_of(left, right, dimensions)
+            result = rule(left, right, dimensions)
+            broadcasts = _broadcasts(left, right, result, dimensions)
+            plan = plans.add(key, (result, attributes(left.element_type), broadcasts))
         if not is_pair:
             constant = record("constant", scalar, (), value, 3, builder)
             lhs, rhs = (constant, rhs) if is_left else (lhs, constant)
@@ -260,7 +257,7 @@ def recorder(
 _BODY: Final = """\
 if type(p0) is XlaOp and type(p1) is XlaOp and p2 is None:
     left, right = p0.shape, p1.shape
-    found = ready.get(left if left is right else (left, right))
+    found = plans.get(left if left is right else (left, right))
     if found is not None:
         builder = p0.builder
         if p1.builder is builder and builder._is_open:
@@ -292,8 +289,8 @@ def function_of_two_arrays(
         refuse: raises an error for operands of element types that the function does not accept,
             although the rule accepts them.
     """
-    ready: SignatureTable[Plan] = SignatureTable()
-    record_op = recorder(name, opcode, rule, attributes, ready)
+    plans: SignatureTable[Plan] = SignatureTable()
+    record_op = recorder(name, opcode, rule, attributes, plans)
 
     def checked(lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
         assert refuse is not None
@@ -302,7 +299,7 @@ def function_of_two_arrays(
 
     constants = {
         "opcode": opcode,
-        "ready": ready,
+        "plans": plans,
         "record_broadcast_op": _record_broadcast_op,
         "record_op": record_op if refuse is None else checked,
     }

@@ -23,7 +23,7 @@ from builder.schema import Attribute, CostClass, Group, define
 from builder.schema.definition import ANY, ORDERED, ElementTypes, comparison_type
 from builder.schema.equal_sizes import all_equal_sizes
 from builder.schema.kinds import FLAG, Enumeration
-from builder.support.caches import per_signature
+from builder.support.caches import SignatureTable, per_signature
 from builder.support.names import did_you_mean
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType
@@ -317,7 +317,8 @@ def _recorder(name: str, direction: str, total_order: bool) -> Recorder:
     def shape(lhs: Shape, rhs: Shape, dimensions: tuple[int, ...] | None) -> ArrayShape:
         return _compare_shape(lhs, rhs, direction, dimensions, total_order=total_order)
 
-    return recorder(name, COMPARE.opcode, shape, _attributes(direction, total_order))
+    attributes = _attributes(direction, total_order)
+    return recorder(name, COMPARE.opcode, shape, attributes, SignatureTable())
 
 
 # A form of its own: the direction is an argument, not a part of the op.

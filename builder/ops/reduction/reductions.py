@@ -257,7 +257,7 @@ def record_reduction(
     shapes = tuple([array.shape for array in arrays])
     if is_library_function(computation):
         init_shapes, constants = _init_shapes(name, shapes, inits)
-        planned = _library_plan(reduction, shapes, init_shapes, computation, argument)
+        planned = _cached_library_plan(reduction, shapes, init_shapes, computation, argument)
         return _record(reduction, arrays, inits, init_shapes, constants, planned)
 
     def reduced_by(reducer: XlaComputation) -> XlaOp:
@@ -299,7 +299,6 @@ def _record_single(
     return record(reduction.opcode, planned[0], (operand, init), planned[1], 5)
 
 
-@per_signature
 def _library_plan(
     reduction: Reduction,
     shapes: tuple[Shape, ...],
@@ -311,6 +310,9 @@ def _library_plan(
     name = reduction.name
     reducer = as_computation(name, "computation", function, scalars_of(name, shapes) * 2)
     return reduction.plan(name, shapes, init_shapes, reducer, argument)
+
+
+_cached_library_plan = per_signature(_library_plan)
 
 
 def _record(

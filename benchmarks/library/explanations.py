@@ -66,7 +66,25 @@ _CAUSES: Final = (
         "jax's expression is a gather.",
     ),
     Cause(
-        ("f32 small",),
+        ("f32 large",),
+        ("gelu",),
+        "Divides by 1 + exp(-2 u), where jax's function has the factor 1 + tanh(u), which has no "
+        "correct digit for negative numbers of large magnitude.",
+    ),
+    Cause(
+        ("bf16 large",),
+        ("relu",),
+        "The rewrite `extremes_of_nan_operands` converts to f32, to find NaNs that XLA's maximum "
+        "may lose; from jaxlib 0.12 on, CPUs with instructions for bf16 need no conversion "
+        "otherwise.",
+    ),
+    Cause(
+        ("bf16 small", "bf16 large"),
+        ("top_k_with_partitions",),
+        "The rewrite `top_k_of_short_floats` sorts, because XLA's top_k changes NaNs.",
+    ),
+    Cause(
+        _SMALL,
         ("set_matrix_diagonal",),
         "XLA runs programs of up to about 1,000 floating-point operations in the calling thread. "
         "A select of 1,024 elements runs in another one, jax's scatter of 32 elements does not. "

@@ -172,8 +172,16 @@ def rotary_embedding(
         rule = f"positions must be integers [{t}] or [{', '.join(map(str, (*batch, t)))}]"
         raise error_of(ShapeInferenceError, op, rule, got=at)
     half, rank = h // 2, shape.rank
-    wide = widened(x)
-    kind = shape_of(wide).element_type
+    # The halves are converted, because XLA does not vectorize slices of converted numbers.
+    if interleaved:
+        pairs = reshape(x, [*batch, t, n, half, 2])
+        halves = [
+            reshape(slice_in_dim(pairs, i, i + 1, dimno=rank), [*batch, t, n, half]) for i in (0, 1)
+        ]
+    else:
+        halves = [slice_in_dim(x, start, start + half, dimno=rank - 1) for start in (0, half)]
+    first, second = map(widened, halves)
+    kind = shape_of(first).element_type
     speeds = ground ** (-np.arange(half) / max(half, 1))
     angles = dot_general(
         as_type(positions, kind),
@@ -185,15 +193,6 @@ def rotary_embedding(
         broadcast_along(function(angles), [*batch, t, n, half], dimensions, x)
         for function in (ew.cos, ew.sin)
     )
-    if interleaved:
-        pairs = reshape(wide, [*batch, t, n, half, 2])
-        first, second = (
-            reshape(slice_in_dim(pairs, i, i + 1, dimno=rank), [*batch, t, n, half]) for i in (0, 1)
-        )
-    else:
-        first, second = (
-            slice_in_dim(wide, start, start + half, dimno=rank - 1) for start in (0, half)
-        )
     rotated = (first * cos - second * sin, second * cos + first * sin)
     if interleaved:
         apart = [reshape(each, [*batch, t, n, half, 1]) for each in rotated]

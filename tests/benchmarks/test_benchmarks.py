@@ -285,11 +285,11 @@ def test_packing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "times a copy into new memory" not in printed  # applies to arrays that exceed the caches
 
     entry["elements"] = 100_000_000
-    for ratio, verdict in ((1.06, "1.06 times | met |"), (1.2, "1.20 times | NOT met |")):
+    for ratio, verdict in ((1.16, "1.16 times | met |"), (1.3, "1.30 times | NOT met |")):
         entry["ratios"]["pack/fresh"] = ratio
         page = report_text(figures)
         assert "## Packing arrays" in page
-        assert f"| packed in at most 1.1 times a copy into new memory | {verdict}" in page
+        assert f"| packed in at most 1.2 times a copy into new memory | {verdict}" in page
 
 
 def test_interop(tmp_path: Path) -> None:

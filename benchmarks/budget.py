@@ -59,8 +59,9 @@ MAX_GROWTH: Final = 1.5
 RECORD_TO_OBJECTS: Final = 1.2
 """The target of recording a million ops. It can't take less time than making as many objects, which
 Python's garbage collector visits again and again while there are more and more of them."""
-IMPORT_TO_BASE: Final = {"builder": 1.1, "lowering": 0.4}
-"""The targets of imports, relative to the import of the package that each of them needs."""
+IMPORT_TO_BASE: Final = {"builder": 1.2, "lowering": 0.4}
+"""The targets of imports, relative to the import of the package that each of them needs. NumPy's
+takes 57 ms on Python 3.11 and 48 on 3.13, where builder's takes 57 on both."""
 LIBRARY_TO_JAX: Final = 1.1
 """The target of a function of the library; its table marks the functions that miss it."""
 PACKED_TO_COPY: Final = 1.2

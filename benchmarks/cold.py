@@ -25,8 +25,8 @@ COLD: Final = "cold"
 STAGES: Final = ("import", "record", "lower")
 SIDES: Final = ("ours", "jax")
 
-PAIRS: Final = (("layers", 10), ("transformer", 24))
-"""A small graph and a large one."""
+PAIRS: Final = (("chain", 4), ("layers", 10), ("transformer", 24))
+"""A graph of a few ops, whose time is that of the imports, a small one and a large one."""
 
 GUARDED_SIZE: Final = 6
 """The size of the larger graph in `cold_ratios`."""

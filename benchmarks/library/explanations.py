@@ -120,7 +120,7 @@ def is_above(entry: Mapping[str, Any]) -> bool:
 def explanation_lines(
     entries: Sequence[Mapping[str, Any]], causes: Sequence[Cause] = _CAUSES
 ) -> list[str]:
-    """Return an item of a list for each cause, each time without a cause, and each outdated cause.
+    """Return an item of a list for each cause, each time without a cause, and all outdated causes.
 
     Args:
         entries: the entries of "library", as documented in `benchmarks/figures.py`.
@@ -132,20 +132,20 @@ def explanation_lines(
         if is_above(entry)
     }
     measured = {entry["function"] for entry in entries}
-    lines, explained = [], set()
+    lines, explained, outdated = [], set(), []
     for cause in causes:
         cells = {(name, column) for name in cause.functions for column in cause.columns}
         explained |= cells
         names = [name for name in cause.functions if any((name, c) in above for c in cause.columns)]
         if names:
             lines.append(f"{_code(names)}: {cause.text}")
-        outdated = [name for name in cause.functions if name in measured and name not in names]
-        if outdated:
-            lines.append(f"{_code(outdated)}: explained, but not above the target in this run")
+        outdated += [name for name in cause.functions if name in measured and name not in names]
     for column in COLUMNS:
         missing = sorted(name for name, where in above - explained if where == column)
         if missing:
             lines.append(f"{_code(missing)}, {column}: not explained")
+    if outdated:
+        lines.append(f"{_code(outdated)}: explained, but not above the target in this run")
     return lines
 
 

@@ -175,12 +175,12 @@ def scalar_constant(
 ) -> tuple[ArrayShape, Mapping[str, Any]]:
     """Return the shape and the attributes of a constant from the Python number `value`.
 
-    Equal numbers of one type share one result. Errors are those of `check_number`.
+    Equal numbers of one type share one result, other than NaNs. Errors are those of `check_number`.
     """
     # Programs repeat their numbers, and a lookup is much faster than a check. The key has the type
-    # and the sign: 1, 1.0 and True are equal, and 0.0 and -0.0.
+    # and the sign: 1, 1.0 and True are equal, and 0.0 and -0.0. A NaN would never be found.
     kind = type(value)
-    if kind is float:
+    if kind is float and value == value:
         key = kind, value, math.copysign(1.0, value), element_type
     elif kind is int or kind is bool:
         key = kind, value, 1.0, element_type

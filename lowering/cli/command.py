@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import re
@@ -127,11 +128,16 @@ class _Group(click.Group):
         settings = {"traceback": False}
         if named.get("prog_name") is None:
             named["prog_name"] = NAME
+        # Imports take most of the time; the collector would visit what is imported again and again.
+        thresholds = gc.get_threshold()
+        gc.set_threshold(100_000)
         try:
             status = super().main(*args, **{**named, "standalone_mode": False, "obj": settings})
             sys.stdout.flush()
         except BaseException as error:
             status = _status_of(error, with_traceback=settings["traceback"])
+        finally:
+            gc.set_threshold(*thresholds)
         sys.exit(status or 0)
 
 

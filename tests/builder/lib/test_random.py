@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -392,6 +393,16 @@ def test_empty_arrays_and_scalars() -> None:
     got = run(lambda k: [f(k, shape) for f in functions for shape in shapes], KEY)
     expected = [shape.dimensions for _ in functions for shape in shapes]
     assert [numbers.shape for numbers in got] == expected
+
+
+@each_row("derive", [lambda key: lib.fold_in(key, 7), lambda key: lib.split_key(key)[0]])
+def test_a_derived_key_is_computed_once(derive: Callable[[xb.XlaOp], xb.XlaOp]) -> None:
+    """XLA would fuse it with the numbers, and compute it again for each of them."""
+    b = xb.XlaBuilder()
+    key = derive(b.parameter(xb.u32[2], "key"))
+    module = lowering.compile(b.build(lib.normal(key, xb.f32[1000, 1000]))).hlo_text()
+    (drawing,) = re.findall(r"\[1000,1000\]\S* fusion\((.*?)\)", module)
+    assert "%key" not in drawing
 
 
 def test_rounds_are_recorded_once() -> None:

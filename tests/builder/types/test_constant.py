@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import math
 import mmap
 import re
 import threading
@@ -19,6 +20,8 @@ from hypothesis import given, strategies as st
 from tables import each_row
 
 import builder as xb
+from builder.support.caches import MAX_SIGNATURES
+from builder.types.constant import scalar_constant
 from builder.types.primitive_type import ALL
 
 FLOATS = [t for t in ALL if t.is_floating]
@@ -546,3 +549,11 @@ def test_lists_are_converted_like_numbers(element_type: xb.PrimitiveType) -> Non
                     b.constant([n, m], element_type)
             else:
                 assert value_of(b.constant([n, m], element_type)).tobytes() == first + second
+
+
+def test_scalars_are_shared_unless_they_are_nan() -> None:
+    """A NaN is a key that is never found: NaNs would displace the other numbers."""
+    number = scalar_constant(0.5, xb.f32)
+    for _ in range(3 * MAX_SIGNATURES):
+        assert math.isnan(scalar_constant(float("nan"), xb.f32)[1]["value"])
+    assert scalar_constant(0.5, xb.f32)[1] is number[1]

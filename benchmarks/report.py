@@ -281,8 +281,8 @@ implementations share, or Python, takes most of the time, or jax takes less. In 
   of two small arrays takes 1.23 times as long as with the arrays themselves; an executable adds the
   look-up of the arrays as given.
 - The import of builder takes as long as NumPy's on Python 3.11; on 3.13 NumPy's is faster. 35 ms
-  was the goal. Reading the modules takes a fifth, making 21 dataclasses another, making 33 named tuples
-  and 34 bodies of ops (`builder/ops/definition.py`) a quarter, and the garbage collector a
+  was the goal. Reading the modules takes a fifth, making 21 dataclasses another, making 33 named
+  tuples and 34 bodies of ops (`builder/ops/definition.py`) a quarter, and the garbage collector a
   twentieth. The rest is spread over 121 opcodes.
 """
 

@@ -255,8 +255,9 @@ xlabuilder's own.
 _BOUNDS: Final = """\
 ## What bounds the times
 
-The targets of some graphs are lower than those of the others: a part of the step that all
-implementations share, or Python, takes most of the time, or jax takes less. In microseconds per op:
+The targets of some graphs are lower than those of the others, because a part of the step that all
+implementations share, or Python, takes most of the time. Some targets are missed for a cause that
+the list names. In microseconds per op:
 
 - `create + verify` is `ir.Operation.create` for each operation, with all arguments prepared, and
   the verifier. Lowering does not use it: it writes bytecode, which MLIR reads and verifies. The
@@ -267,7 +268,7 @@ implementations share, or Python, takes most of the time, or jax takes less. In 
   tuple each, are created. The sum of the two is a lower bound for recording.
 - In `layers` and `transformer` most ops have a broadcast or a number beside them, which is an op to
   record here. In `reducers` and `constants` jax 0.12 takes four fifths and two thirds of the time
-  of jax 0.10; the targets hold for both.
+  of jax 0.10.
 - Constants are copied into MLIR by every contender that builds a module. {constants}
 - A shape or a signature that is new is checked rule by rule in Python, so that an error can name
   the rule; the C++ XlaBuilder checks it in compiled code, and each op again.

@@ -317,11 +317,11 @@ def _taking(function: Callable[..., Any], names: Sequence[str]) -> Callable[[tup
     def places() -> tuple[int, list[tuple[str, int]]]:
         """Return how many parameters come first, in the order of `names`, and the others."""
         parameters = inspect.signature(function).parameters
-        pairs = enumerate(zip(parameters.items(), names, strict=False))
-        first = next(
-            (n for n, ((key, p), name) in pairs if key != name or p.kind is p.KEYWORD_ONLY),
-            min(len(parameters), len(names)),
-        )
+        first = 0
+        for (key, parameter), name in zip(parameters.items(), names, strict=False):
+            if key != name or parameter.kind is parameter.KEYWORD_ONLY:
+                break
+            first += 1
         return first, [(key, names.index(key)) for key in [*parameters][first:] if key in names]
 
     def call(values: tuple[Any, ...]) -> Any:

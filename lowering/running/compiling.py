@@ -401,7 +401,7 @@ def _check_sizes(name: str, shape: ProgramShape, *, has_rows: bool) -> None:
             rule = "must not have unbounded sizes"
             shapes = [nested_text(parameter, _with_sizes) for parameter in shape.parameters]
             fix = f"pass the sizes: lowering.compile(..., argument_shapes={shapes})"
-            if "?" not in str(shape.parameters):
+            if not any(map(has_unbounded_sizes, shape.parameters)):
                 bounded = str(part).replace("?", "<=8")
                 fix = f"the sizes depend on values: record it with bounds, such as {bounded}"
         elif any(max(leaf.dimensions) > pt.s32.max for leaf in dynamic):

@@ -141,7 +141,7 @@ def test_sizes_ends_and_imports(
     write_report(figures, tmp_path / "docs")
     page = (tmp_path / "docs" / "performance.md").read_text()
     assert figures["machine"]["processor"] in page
-    assert "| builder | import after numpy in at most 1.2 times the import of numpy |" in page
+    assert "| builder | import after numpy in at most 1.1 times the import of numpy |" in page
     plot = tmp_path / "docs" / "performance" / "scaling_chain.svg"
     before = plot.read_bytes()
     write_report(figures, tmp_path / "docs")
@@ -285,11 +285,11 @@ def test_packing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "times a copy into new memory" not in printed  # applies to arrays that exceed the caches
 
     entry["elements"] = 100_000_000
-    for ratio, verdict in ((1.16, "1.16 times | met |"), (1.3, "1.30 times | NOT met |")):
+    for ratio, verdict in ((1.06, "1.06 times | met |"), (1.2, "1.20 times | NOT met |")):
         entry["ratios"]["pack/fresh"] = ratio
         page = report_text(figures)
         assert "## Packing arrays" in page
-        assert f"| packed in at most 1.2 times a copy into new memory | {verdict}" in page
+        assert f"| packed in at most 1.1 times a copy into new memory | {verdict}" in page
 
 
 def test_interop(tmp_path: Path) -> None:
@@ -716,7 +716,7 @@ def test_the_budget_is_evaluated_from_the_figures() -> None:
         1_000_000, record=4.0, lower=5.0, bytecode=1.0, objects=3.0, jax_trace=9, jax_lower=36
     )
     imports = {
-        "builder": {"cpu_ms": {"median": 65.0}, "over": "numpy", "over_ms": {"median": 50.0}}
+        "builder": {"cpu_ms": {"median": 60.0}, "over": "numpy", "over_ms": {"median": 50.0}}
     }
     results = evaluate(
         {
@@ -735,7 +735,7 @@ def test_the_budget_is_evaluated_from_the_figures() -> None:
         ("1,000,000 ops:", "5.0 times", False),
     ]
     assert {r.graph for r in results[-4:-1]} == {"chain"}
-    assert [(r.figure, r.met) for r in results if r.graph == "builder"] == [("1.30 times", False)]
+    assert [(r.figure, r.met) for r in results if r.graph == "builder"] == [("1.20 times", False)]
 
 
 def test_the_targets_of_calls() -> None:
@@ -902,10 +902,10 @@ def test_unmet_targets_are_compared_with_references() -> None:
     ]
     assert unmet.constants_note(figures) is None
     # Creating and reading operations both copy the data of constants.
-    full = entry_of(10_000, **us | {"data": 10.0, "jax_trace": 10.0, "jax_lower": 15.0})
+    full = entry_of(10_000, **us | {"data": 10.0, "jax_trace": 20.0, "jax_lower": 15.0})
     tables = {t.title: t for t in unmet.comparisons({"graphs": {"constants": full}})}
     ((*_, create, _, _), (*_, read, _, _)) = tables[
-        "record + lower at least 3.5 times faster than jax"
+        "record + lower at least 4.5 times faster than jax"
     ].rows
     assert (create, read) == ("17.00", "13.00")
     assert "takes 10.00 us per op" in (unmet.constants_note({"graphs": {"constants": full}}) or "")

@@ -218,7 +218,9 @@ class Printable(Displayed):
     __slots__ = ()
 
     def __str__(self) -> str:
-        return _as_text(self._parts())
+        return text_of(
+            self._parts(), shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 0)).columns
+        )
 
 
 def printable(text: str) -> str:
@@ -344,12 +346,11 @@ def rich_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> T
     return table
 
 
-def _as_text(parts: Iterable[Part]) -> str:
-    """Return the parts as text without colours, as wide as the terminal.
+def text_of(parts: Iterable[Part], width: int) -> str:
+    """Return the parts as text without colours, at most `width` columns wide.
 
     The text is that of rich, which takes long for large tables.
     """
-    width = shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 0)).columns
     lines: list[str] = []
     for part in parts:
         for block in _blocks(part):

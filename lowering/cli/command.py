@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -17,53 +18,64 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from builder.graph.computation import XlaComputation
+    from builder.inspection.rendering import Span
+    from builder.support.display import Displayed, TextTable
 
 
 _DEFAULT_WIDTH: Final = 160
 """The width of tables, in characters, in files and pipes, if COLUMNS is not set."""
 
 
-def show(*parts: Any) -> None:
-    """Print tables and lines of text; in color on a terminal, unless NO_COLOR is set."""
-    from rich.console import Console
+def show(*parts: str | list[Span] | TextTable | Displayed) -> None:
+    """Print lines, tables and objects; in colour on a terminal, unless NO_COLOR is set.
 
-    out = Console(highlight=False)
-    if out.is_terminal:
-        _print(out, parts)
+    Only a terminal needs rich, whose import takes a tenth of the time of a short command.
+    """
+    from builder.inspection.rendering import printable, text_of
+    from builder.support.display import Displayed
+
+    if sys.stdout.isatty():
+        _print_in_colour(parts)
         return
-    width = os.environ.get("COLUMNS", "")
-    columns = int(width) if width.isdecimal() and int(width) else _DEFAULT_WIDTH
-    out = Console(highlight=False, color_system=None, width=columns)
-    with out.capture() as captured:
-        _print(out, parts)
-    # Tables pad their lines with spaces.
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
-
-
-def _print(out: Console, parts: Sequence[Any]) -> None:
-    from builder.inspection.rendering import printable
-
+    width = shutil.get_terminal_size((_DEFAULT_WIDTH, 0)).columns
     for part in parts:
         if isinstance(part, str):
-            out.print(printable(part), markup=False, soft_wrap=True)
+            click.echo(printable(part))
+        elif isinstance(part, list):
+            click.echo("".join(printable(text) for text, _ in part))
         else:
-            out.print(part)
+            click.echo(text_of(part._parts() if isinstance(part, Displayed) else [part], width))
 
 
-def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) -> Any:
+def _print_in_colour(parts: Iterable[str | list[Span] | TextTable | Displayed]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from builder.inspection.rendering import printable, rich_of
+    from builder.support.display import TextTable
+
+    terminal = Console(highlight=False)
+    for part in parts:
+        if isinstance(part, str):
+            terminal.print(printable(part), markup=False, soft_wrap=True)
+        elif isinstance(part, list):
+            terminal.print(Text.assemble(*[(printable(text), style) for text, style in part]))
+        else:
+            terminal.print(rich_of([part]) if isinstance(part, TextTable) else part)
+
+
+def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) -> TextTable:
     """Return a table for `show`.
 
     Args:
         columns: the heading of each column, and its alignment: "left" or "right".
         rows: the cells of each row.
     """
-    from builder.inspection.rendering import rich_table
-    from builder.support.display import Column
+    from builder.support.display import Column, TextTable
 
-    return rich_table([Column(name, side == "right") for name, side in columns], rows)
+    headings = tuple(Column(name, side == "right") for name, side in columns)
+    return TextTable("", headings, [list(map(str, row)) for row in rows])
 
 
 _LONGEST_SIGNATURE: Final = 100

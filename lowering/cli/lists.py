@@ -217,22 +217,18 @@ def _document(info: OpInfo) -> str:
 
 
 def _print_one(info: OpInfo) -> None:
-    from rich.text import Text
-
     signature = str(python_inspect.signature(info.function)).replace("'", "")
     names = [f"opcode {info.opcode}", f"{info.cpp_name} in C++", f"family {info.family}"]
     if info.aliases:
         names.append(f"also called {', '.join(info.aliases)}")
     types = [f"{name}: {text}" for name, text in _element_types(info).items()]
     show(
-        Text.assemble(
-            (f"{'XlaBuilder' if info.is_method else 'xb'}.{info.name}", "bold cyan"), signature
-        ),
-        Text(", ".join(names), style="italic"),
-        *([Text(f"element types {'; '.join(types)}", style="italic")] if types else []),
+        [(f"{'XlaBuilder' if info.is_method else 'xb'}.{info.name}", "bold cyan"), (signature, "")],
+        [(", ".join(names), "italic")],
+        *([[(f"element types {'; '.join(types)}", "italic")]] if types else []),
         "",
         *(
-            Text(line, style="bold" if _HEADING.fullmatch(line) else "")
+            [(line, "bold" if _HEADING.fullmatch(line) else "")]
             for line in _document(info).splitlines()
         ),
     )

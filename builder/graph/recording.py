@@ -39,6 +39,7 @@ def record(
     attributes: Mapping[str, Any] = NO_ATTRIBUTES,
     depth: int = 2,
     builder: XlaBuilder | None = None,
+    helper: XlaOp | None = None,
 ) -> XlaOp:
     """Append an op to `builder`, by default to the builder of its operands.
 
@@ -52,6 +53,8 @@ def record(
             for every frame that is examined.
         builder: the builder to append to, without a check of the operands; None to check the
             operands and append to their builder.
+        helper: an op that the same call has just recorded, such as the broadcast of an operand: its
+            line is the line of this op.
 
     Raises:
         BuilderError: the operands belong to different builders, or their builder was already built.
@@ -75,6 +78,11 @@ def record(
     op.metadata = metadata if metadata is None else metadata_for(builder, opcode, shape, metadata)
     ops = builder.ops
     op.id = len(ops)
+    if helper is not None:
+        op._code = helper._code
+        op._lasti = helper._lasti
+        ops.append(op)
+        return op
     try:
         frame: FrameType | None = _getframe(depth)
     except ValueError:

@@ -17,7 +17,7 @@ from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation, is_debug_call
 from builder.graph.foreign_values import Purpose, foreign_result, foreign_root
 from builder.graph.inlined_calls import InlinedCall
-from builder.graph.recording import append, record_with_sharding, shared_attributes
+from builder.graph.recording import append, record, record_with_sharding, shared_attributes
 from builder.graph.registry import rule_of
 from builder.graph.xla_op import (
     NO_METADATA,
@@ -25,6 +25,7 @@ from builder.graph.xla_op import (
     SourceLocation,
     XlaOp,
     constant_value,
+    only_named,
     with_metadata,
 )
 from builder.layout.program_layouts import check_supported_layout, result_shape
@@ -72,8 +73,6 @@ def _iota_plan(shape: Shape, iota_dimension: int | None) -> _Plan:
 
 def _replicated_leaves(shape: Shape, flags: Sequence[bool]) -> tuple[bool, ...]:
     """Check the `replicated_at_leaf_buffers` of a parameter; return () if all are false."""
-    if type(flags) is tuple and not flags:
-        return ()
     name = "replicated_at_leaf_buffers"
     if not isinstance(flags, (list, tuple)) or not all(isinstance(one, bool) for one in flags):
         rule = f"{name} must be a sequence of bools"
@@ -251,12 +250,9 @@ class XlaBuilder(Displayed, ExplainsAttributes):
 
         Not in Operation Semantics; XlaBuilder's Parameter.
         """
-        self._check_open("parameter")
-        if isinstance(name, (ArrayShape, TupleShape)) and isinstance(shape, str):
-            rule = "the first argument is the shape"
-            fix = f"write b.parameter({str(name)!r}, {brief(shape)})"
-            raise error_of(OperandError, "parameter", rule, fix, got=f"{brief(shape)} and {name}")
-        resolved = shape_argument("parameter", "shape", shape)
+        if self.built:
+            self._check_open("parameter")
+        resolved = shape if type(shape) is ArrayShape else self._shape_of_parameter(shape, name)
         if number is None:
             number = len(self.parameters)
             while number in self.parameters:
@@ -268,6 +264,8 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             got = f"{brief(number)} for {resolved}"
             rule = "number must be from 0 to 2**31 - 1"
             raise error_of(BuilderError, "parameter", rule, got=got)
+        else:
+            number = int(number)
         if name is None:
             name = f"p{number}"
         elif not isinstance(name, str):
@@ -285,13 +283,23 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             )
         if number in self.parameters or name in self._parameter_names:
             raise self._duplicate_parameter(number, name, resolved)
-        replicated = _replicated_leaves(resolved, replicated_at_leaf_buffers)
+        replicated: tuple[bool, ...] = ()
+        if type(replicated_at_leaf_buffers) is not tuple or replicated_at_leaf_buffers:
+            replicated = _replicated_leaves(resolved, replicated_at_leaf_buffers)
         if sharding is None:
-            return self._add_parameter(resolved, name, int(number), replicated)
+            # The user's frame is behind this one and that of `explained`.
+            return self._add_parameter(resolved, name, number, replicated, 4)
         text = self._sharding_of_parameter(resolved, sharding)
         return record_with_sharding(
-            self, text, lambda: self._add_parameter(resolved, name, int(number), replicated)
+            self, text, lambda: self._add_parameter(resolved, name, number, replicated)
         )
+
+    def _shape_of_parameter(self, shape: Any, name: Any) -> Shape:
+        if isinstance(name, (ArrayShape, TupleShape)) and isinstance(shape, str):
+            rule = "the first argument is the shape"
+            fix = f"write b.parameter({str(name)!r}, {brief(shape)})"
+            raise error_of(OperandError, "parameter", rule, fix, got=f"{brief(shape)} and {name}")
+        return shape_argument("parameter", "shape", shape)
 
     def _duplicate_parameter(self, number: int, name: str, shape: Shape) -> BuilderError:
         existing = self.parameters.get(number)
@@ -332,11 +340,17 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         return leaf_texts[0]
 
     def _add_parameter(
-        self, shape: Shape, name: str, number: int, replicated: tuple[bool, ...] = ()
+        self,
+        shape: Shape,
+        name: str,
+        number: int,
+        replicated: tuple[bool, ...] = (),
+        depth: int = 2,
     ) -> XlaOp:
-        """Record a parameter whose name and number are free."""
+        """Record a parameter whose name and number are free; `depth` is that of `record`."""
         # The layout is a property of the entry, not of the value: ops see the shape without it.
-        value_shape = without_layout(shape)
+        is_plain = type(shape) is ArrayShape and shape.layout is None
+        value_shape = shape if is_plain else without_layout(shape)
         if shape is value_shape:
             attributes = _parameter_attributes(number)
         else:
@@ -344,11 +358,9 @@ class XlaBuilder(Displayed, ExplainsAttributes):
             attributes = {"number": number, "shape_with_layout": shape}
         if replicated:
             attributes = {**attributes, "replicated_at_leaf_buffers": replicated}
-        op = append(self, "parameter", value_shape, (), attributes)
+        op = record("parameter", value_shape, (), attributes, depth, self)
         metadata = op.metadata
-        op.metadata = (
-            OpMetadata(name, None, None) if metadata is None else metadata._replace(name=name)
-        )
+        op.metadata = only_named(name) if metadata is None else metadata._replace(name=name)
         self.parameters[number] = op
         self._parameter_names.add(name)
         return op

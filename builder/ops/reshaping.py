@@ -422,7 +422,7 @@ def reshape(
     given: object = new_sizes
     if type(given) is int and given == -1:
         new_sizes = [-1]  # its message contains the size
-    if isinstance(new_sizes, (list, tuple)) and any(isinstance(size, str) for size in new_sizes):
+    if isinstance(new_sizes, (list, tuple)) and str in map(type, new_sizes):
         is_open = [isinstance(size, str) and size == "?" for size in new_sizes]
         new_sizes = [
             UNBOUNDED if open_ else size for open_, size in zip(is_open, new_sizes, strict=True)

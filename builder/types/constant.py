@@ -177,13 +177,12 @@ def scalar_constant(
 
     Equal numbers of one type share one result, other than NaNs. Errors are those of `check_number`.
     """
-    # Programs repeat their numbers, and a lookup is much faster than a check. The key has the type
-    # and the sign: 1, 1.0 and True are equal, and 0.0 and -0.0. A NaN would never be found.
+    # Programs repeat their numbers, and a lookup is much faster than a check. The key has the type,
+    # because 1, 1.0 and True are equal, and the text of a zero, because 0.0 and -0.0 are equal. A
+    # NaN would never be found.
     kind = type(value)
-    if kind is float and value == value:
-        key = kind, value, math.copysign(1.0, value), element_type
-    elif kind is int or kind is bool:
-        key = kind, value, 1.0, element_type
+    if (kind is float and value == value) or kind is int or kind is bool:
+        key = kind, value or str(value), element_type
     else:
         return _scalar_constant(value, element_type, op)
     found = _SCALARS.get(key)

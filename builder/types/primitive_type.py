@@ -377,6 +377,9 @@ def element_type_argument(op: str, name: str, value: Any) -> PrimitiveType:
     """Convert argument `name` of `op`; errors name the op and the argument."""
     if isinstance(value, PrimitiveType):
         return value
+    found = _BY_DTYPE.get(value) if isinstance(value, np.dtype) else None
+    if found is not None:
+        return found
     try:
         return from_name(value) if isinstance(value, str) else from_dtype(value)
     except XlaError as error:

@@ -603,13 +603,16 @@ def array_shape(
         >>> xb.array_shape("f32", [2, "<=3"], layout=[0, 1])
         f32[2,<=3]{0,1}
     """
-    is_plain = dynamic_dimensions is None and layout is None
     element = pt.element_type_argument("shape", "element_type", element_type)
-    if is_plain and type(dimensions) is tuple and all(type(size) is int for size in dimensions):
+    if type(dimensions) is tuple and dynamic_dimensions is None and layout is None:
         # The common case: the shape exists already.
-        interned = _INTERNED.find((element, dimensions, static(len(dimensions)), None))
-        if interned is not None:
-            return interned
+        for size in dimensions:
+            if type(size) is not int:
+                break
+        else:
+            interned = _INTERNED.find((element, dimensions, static(len(dimensions)), None))
+            if interned is not None:
+                return interned
     if not element.is_array_element:
         raise ShapeInferenceError(f"{element} is not an element type of arrays", op="shape")
     values = in_order(dimensions)

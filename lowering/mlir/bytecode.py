@@ -15,7 +15,7 @@ Bytecode refers to table entries by number, in a variable number of bytes. Such 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, Final
 
@@ -114,7 +114,8 @@ class _Numbered(dict[str, Reference]):
 class BytecodeWriter:
     """The tables of one module's bytecode. Operations refer to table entries by number.
 
-    Each method that returns a Reference adds an entry, unless the table has an equal entry.
+    Each method that returns a Reference adds an entry, unless the table has an equal entry or its
+    docstring says otherwise.
 
     Attributes:
         constant_bytes: the total size of the elements of all constants.
@@ -275,6 +276,38 @@ class BytecodeWriter:
     def located(self, name: Reference, place: Reference) -> Reference:
         """Return the reference to a location that adds the name at `name` to `place`."""
         return self._encoded(_NAME_LOCATION + name + place)
+
+    def named_arguments(
+        self, attribute: str, names: Iterable[str], places: Iterable[Reference]
+    ) -> tuple[list[Reference], list[Reference]]:
+        """Return references to the dictionaries ``{attribute: name}`` and to the named locations.
+
+        Networks have thousands of arguments, so the entries are made in one loop. They are always
+        added: no two arguments have one name, and a lookup would take longer.
+
+        Args:
+            attribute: the name of the attribute of each argument.
+            names: the name of each argument.
+            places: the location of each argument, without the name.
+        """
+        head = self._single_head(attribute)
+        texts, strings, entries, offsets = self._texts, self._strings, self._entries, self._offsets
+        dictionaries: list[Reference] = []
+        locations: list[Reference] = []
+        for name, place in zip(names, places, strict=True):
+            text = texts.get(name)
+            if text is None:
+                encoding = _STRING + strings[name]
+                text = texts[name] = reference(len(offsets))
+                entries.append(encoding)
+                offsets.append(reference(len(encoding) << 1 | 1))
+            dictionary, location = head + text, _NAME_LOCATION + text + place
+            number = len(offsets)
+            dictionaries.append(reference(number))
+            locations.append(reference(number + 1))
+            entries += dictionary, location
+            offsets += reference(len(dictionary) << 1 | 1), reference(len(location) << 1 | 1)
+        return dictionaries, locations
 
     def module(self, operation: Pieces) -> bytes:
         """Return the bytecode file of a module.

@@ -294,16 +294,12 @@ class Emitter:
             self._locations[key] = location
         return location
 
-    def named_argument(self, parameter: XlaOp) -> tuple[Reference, Reference]:
-        """Return the attributes and the location of an argument whose only attribute is a name.
-
-        Neural networks have thousands of such arguments. A single attribute is encoded faster than
-        a mapping of attributes.
-        """
-        writer = self.writer
-        name = writer.text(encodable(str(parameter.name)))
-        position = self._source_position(parameter)
-        return writer.single_attribute(ARGUMENT_NAME, name), writer.located(name, position)
+    def named_arguments(
+        self, names: Sequence[str], parameters: Sequence[XlaOp]
+    ) -> tuple[list[Reference], list[Reference]]:
+        """Return the attributes and the locations of arguments whose only attribute is a name."""
+        places = map(self._source_position, parameters)
+        return self.writer.named_arguments(ARGUMENT_NAME, names, places)
 
     def emit_ops(self, computation: XlaComputation, arguments: Sequence[Value]) -> Value:
         """Emit the ops of a computation in the current region; return the value of the root."""
@@ -587,7 +583,7 @@ class Emitter:
             region = Region(parameters, partial(self.emit_ops, region), region)
         shapes, body, computation = region
         annotations = None if computation is None else computation.annotations
-        types = [t for shape in shapes for t in self.types(shape)]
+        types = list(chain.from_iterable(map(self.types, shapes)))
         self._pieces = pieces = [b""]
         self._operation_count = 0
         # `references` is faster for many values, and the other iterator is faster to create.
@@ -595,7 +591,9 @@ class Emitter:
         self._places = places = dict[RegionLike, _Parts]()
         self._positions = positions = list[int]()
         self._location = self._unknown_location
-        arguments = [unflatten(shape, numbers) for shape in shapes]
+        arguments = [
+            next(numbers) if shape.is_array else unflatten(shape, numbers) for shape in shapes
+        ]
         results = body(arguments)
         self._location = self._unknown_location
         attributes = None if annotations is None else annotations.terminator

@@ -12,7 +12,7 @@ regions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from itertools import chain, islice, repeat
 from typing import Final, Literal
@@ -292,7 +292,7 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
     """Emit a computation as a function."""
     shape = computation.program_shape
     inputs, results = (
-        ", ".join(type_text(leaf) for shape in shapes for leaf in leaves(shape))
+        ", ".join(map(type_text, chain.from_iterable(map(leaves, shapes))))
         for shapes in (shape.parameters, (shape.result,))
     )
     annotations = computation.annotations
@@ -305,9 +305,7 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
         attributes.update(annotations.function)
     named = _named_arguments(emitter, computation) if entry else None
     if named is not None:
-        arguments = list(named)
-        argument_attributes = [reference for reference, _ in arguments]
-        locations = [location for _, location in arguments]
+        argument_attributes, locations = named
     else:
         dictionaries = _argument_attributes(emitter, computation, entry=entry)
         argument_attributes = []
@@ -345,8 +343,8 @@ def _function(emitter: Emitter, computation: XlaComputation, name: str, *, entry
 
 def _named_arguments(
     emitter: Emitter, computation: XlaComputation
-) -> Iterator[tuple[Reference, Reference]] | None:
-    """Return attributes and location of each argument if the only attribute of each is a name.
+) -> tuple[list[Reference], list[Reference]] | None:
+    """Return the attributes and the locations of arguments whose only attribute is a name.
 
     Return None if an argument has more attributes. Networks have thousands of arguments, and this
     path is several times faster than `_argument_attributes`.
@@ -355,15 +353,21 @@ def _named_arguments(
     has_attributes = annotations is not None and annotations.parameters
     if has_attributes or computation.aliases or computation.donors:
         return None
+    names: list[str] = []
     shapes = computation.program_shape.parameters
     for parameter, shape in zip(computation.parameters, shapes, strict=True):
-        if type(shape) is not ArrayShape or shape.layout is not None or parameter.metadata is None:
+        metadata = parameter.metadata
+        if type(shape) is not ArrayShape or shape.layout is not None or metadata is None:
             return None
-        if parameter.metadata[1:] != NO_METADATA[1:]:
+        name, *others = metadata
+        if others != _NO_OTHERS or "replicated_at_leaf_buffers" in parameter.attributes:
             return None
-        if "replicated_at_leaf_buffers" in parameter.attributes:
-            return None
-    return map(emitter.named_argument, computation.parameters)
+        names.append(encodable(str(name)))
+    return emitter.named_arguments(names, computation.parameters)
+
+
+_NO_OTHERS: Final = [*NO_METADATA[1:]]
+"""The metadata of an argument whose only metadata is a name, without the name."""
 
 
 def _argument_attributes(

@@ -126,13 +126,16 @@ def constant_of(name: str, lhs: Any, rhs: Any) -> tuple[XlaBuilder, ArrayShape, 
             "record one operand with builder.constant(...)",
             got=f"{brief(lhs)} and {brief(rhs)}",
         )
-    builder = operand.builder
+    builder, shape, kind = operand.builder, operand.shape, type(number)
     if not builder._is_open:
         builder = resolve_builder(name, operand)
-    if type(number) is not float and not is_number(number):
+    if kind is not float and kind is not int and not is_number(number):
         need_op(name, "lhs" if is_left else "rhs", number, operand)
-    element_type = element_type_of(name, operand)
-    return builder, *number_constant(name, number, element_type, operand.shape), is_left
+    # The usual operand is an array, whose type is read without a call.
+    is_array = type(shape) is ArrayShape
+    element_type = shape.element_type if is_array else element_type_of(name, operand)
+    scalar, attributes = number_constant(name, number, element_type, shape)
+    return builder, scalar, attributes, is_left
 
 
 Broadcast = tuple[ArrayShape, Mapping[str, tuple[int, ...]], RuntimeSizes | None]
@@ -178,8 +181,15 @@ def _broadcasts(lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any) -> 
     return broadcasts[0], broadcasts[1]
 
 
-def _record_broadcast_op(opcode: str, lhs: XlaOp, rhs: XlaOp, plan: Plan) -> XlaOp:
-    """Record the broadcasts of a plan, then the op."""
+def _record_broadcast_op(
+    opcode: str,
+    lhs: XlaOp,
+    rhs: XlaOp,
+    plan: Plan,
+    builder: XlaBuilder | None,
+    helper: XlaOp | None = None,
+) -> XlaOp:
+    """Record the broadcasts of a plan, then the op; the arguments are those of `record`."""
     shape, attributes, broadcasts = plan
     if broadcasts is not None:
         # The usual broadcast, which has no runtime sizes, is recorded without a further call.
@@ -188,16 +198,20 @@ def _record_broadcast_op(opcode: str, lhs: XlaOp, rhs: XlaOp, plan: Plan) -> Xla
         if to_left is not None:
             target, places, sizes = to_left
             if sizes is None:
-                lhs = record("broadcast_in_dim", target, (lhs,), places, 3)
+                lhs = helper = record(
+                    "broadcast_in_dim", target, (lhs,), places, 3, builder, helper
+                )
             else:
                 lhs = record_broadcast(operands, target, places, sizes)
         if to_right is not None:
             target, places, sizes = to_right
             if sizes is None:
-                rhs = record("broadcast_in_dim", target, (rhs,), places, 3)
+                rhs = helper = record(
+                    "broadcast_in_dim", target, (rhs,), places, 3, builder, helper
+                )
             else:
                 rhs = record_broadcast(operands[::-1], target, places, sizes)
-    return record(opcode, shape, (lhs, rhs), attributes, 3)
+    return record(opcode, shape, (lhs, rhs), attributes, 3, builder, helper)
 
 
 Rule = Callable[[Shape, Shape, tuple[int, ...] | None], ArrayShape]
@@ -228,9 +242,10 @@ def recorder(
     def record_op(lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
         is_pair = type(lhs) is XlaOp and type(rhs) is XlaOp
         if is_pair:
-            builder = lhs.builder
+            builder: XlaBuilder | None = lhs.builder
             if rhs.builder is not builder or not builder._is_open:
                 resolve_builder(name, lhs, rhs)  # raises before a broadcast is recorded
+                builder = None
             left, right = lhs.shape, rhs.shape
         else:
             builder, scalar, value, is_left = constant_of(name, lhs, rhs)
@@ -245,10 +260,14 @@ def recorder(
             result = rule(left, right, dimensions)
             broadcasts = _broadcasts(left, right, result, dimensions)
             plan = plans.add(key, (result, attributes(left.element_type), broadcasts))
+        constant = None
         if not is_pair:
             constant = record("constant", scalar, (), value, 3, builder)
+            operand = rhs if is_left else lhs
+            if operand.builder is not builder:
+                builder = None  # the operand is a value of an enclosing builder
             lhs, rhs = (constant, rhs) if is_left else (lhs, constant)
-        return _record_broadcast_op(opcode, lhs, rhs, plan)
+        return _record_broadcast_op(opcode, lhs, rhs, plan, builder, constant)
 
     return record_op
 
@@ -263,7 +282,7 @@ if type(p0) is XlaOp and type(p1) is XlaOp and p2 is None:
         if p1.builder is builder and builder._is_open:
             if found[2] is None:
                 return record(opcode, found[0], (p0, p1), found[1], 2, builder)
-            return record_broadcast_op(opcode, p0, p1, found)
+            return record_broadcast_op(opcode, p0, p1, found, builder)
 return record_op(p0, p1, p2)"""
 
 

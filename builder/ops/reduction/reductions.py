@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any, Final
 
 from builder.checking import Check, integers, same_sizes
@@ -242,14 +242,12 @@ def record_reduction(
         operands, init_values, computation: see `reduce`.
         argument: the dimensions or the window; hashable, because it is in the keys of caches.
     """
-    name = reduction.name
-    if (
-        type(operands) is XlaOp
-        and (type(init_values) is float or type(init_values) is XlaOp)
-        and is_library_function(computation)
-    ):
+    if type(operands) is XlaOp and type(computation) is FunctionType:
         # One array and a function such as xb.add: the usual case, without lists.
-        return _record_single(reduction, operands, init_values, computation, argument)
+        single = _single_plan(reduction, operands.shape, init_values, computation, argument)
+        if single is not None:
+            return _record_single(reduction, operands, init_values, single)
+    name = reduction.name
     arrays = need_ops(name, "operand", operands)
     if not arrays:
         Check(name).fail("at least one operand is needed", got="none")
@@ -273,30 +271,54 @@ def record_reduction(
         return reduced_by(as_computation(name, "computation", computation, scalars))
 
 
-_SINGLE: Final = SignatureTable[Planned]()
+_Single = tuple[Shape, Mapping[str, Any], Shape, Mapping[str, Any] | None]
+"""The shape and the attributes of a reduction, and of the constant for its init value, if any."""
+
+_SINGLE: Final = SignatureTable[_Single]()
 
 
-def _record_single(
-    reduction: Reduction, operand: XlaOp, init: Any, function: Any, argument: Any
-) -> XlaOp:
-    name, shape, constant = reduction.name, operand.shape, None
-    if type(init) is XlaOp:
-        init_shape = init.shape
+def _single_plan(
+    reduction: Reduction, array: Shape, init: Any, function: FunctionType, argument: Any
+) -> _Single | None:
+    """Return the plan of a reduction of one array; None if it is not by a library function.
+
+    The init value is an op or a Python number other than a NaN; otherwise the result is None, too.
+    """
+    kind = type(init)
+    known: Any
+    if kind is float and init == init:
+        # As text, 0.0 and -0.0 differ, and so do 1 and 1.0.
+        known = init or str(init)
+    elif kind is XlaOp:
+        known = init.shape
+    elif kind is int:
+        known = str(init)
     else:
-        element_type = shape.element_type
-        if not element_type.is_array_element:
-            scalars_of(name, (shape,))  # raises
-        init_shape, constant = number_constant(name, init, element_type, shape)
-    key = reduction, shape, init_shape, function, argument
-    planned = _SINGLE.get(key)
-    if planned is None:
-        plan = _library_plan(reduction, (shape,), (init_shape,), function, argument)
-        planned = _SINGLE.add(key, plan)
+        return None
+    key = reduction, array, known, function, argument
+    found = _SINGLE.get(key)
+    if found is None and is_library_function(function):
+        name, init_shape, constant = reduction.name, known, None
+        (scalar,) = scalars_of(name, (array,))
+        if kind is not XlaOp:
+            init_shape, constant = number_constant(name, init, scalar.element_type, array)
+        planned = _cached_library_plan(reduction, (array,), (init_shape,), function, argument)
+        found = _SINGLE.add(key, (*planned, init_shape, constant))
+    return found
+
+
+def _record_single(reduction: Reduction, operand: XlaOp, init: Any, plan: _Single) -> XlaOp:
+    shape, attributes, init_shape, constant = plan
+    builder = helper = None
     if constant is not None:
         # The rules are checked before the constant is recorded.
-        builder = resolve_builder(name, operand)
-        init = record("constant", init_shape, (), constant, 5, builder)
-    return record(reduction.opcode, planned[0], (operand, init), planned[1], 5)
+        builder = operand.builder
+        if not builder._is_open:
+            builder = resolve_builder(reduction.name, operand)
+        init = helper = record("constant", init_shape, (), constant, 5, builder)
+        if operand.builder is not builder:
+            builder = None  # the operand is a value of an enclosing builder
+    return record(reduction.opcode, shape, (operand, init), attributes, 5, builder, helper)
 
 
 def _library_plan(

@@ -841,6 +841,25 @@ class TestCapturing:
         assert [o.opcode for o in b.ops] == ["parameter", "parameter", "call"]
         assert "exponential" in [o.opcode for o in result.called_computations[0].ops]
 
+    @each_row(
+        "record, opcodes",
+        [
+            (lambda y: y * 2.0, ["constant", "broadcast_in_dim", "multiply"]),
+            (lambda y: 2.0 - y, ["constant", "broadcast_in_dim", "subtract"]),
+            (lambda y: xb.reduce(y, 0.0, xb.add, [0]), ["constant", "reduce"]),
+        ],
+    )
+    def test_numbers_beside_captured_values_are_recorded_inside(
+        self, record: Any, opcodes: list[str]
+    ) -> None:
+        b = xb.XlaBuilder()
+        x, y = b.parameter(xb.f32[2]), b.parameter(xb.f32[2])
+        result = xb.call(lambda v: record(y), x)
+        assert [o.opcode for o in b.ops] == ["parameter", "parameter", "call"]
+        called = result.called_computations[0]
+        assert [o.opcode for o in called.ops if o.opcode != "parameter"] == opcodes
+        assert only_own_ops(called)
+
     def test_constants_of_the_enclosing_builder_are_recorded_inside(self, b: xb.XlaBuilder) -> None:
         x = b.parameter(xb.f32[2])
         result = xb.call(lambda v: v + b.constant([1.0, 2.0], xb.f32), x)

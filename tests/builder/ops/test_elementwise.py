@@ -851,6 +851,19 @@ def recorded_text(op: xb.XlaOp) -> list[str]:
     ]
 
 
+def test_constants_and_broadcasts_have_the_callers_line() -> None:
+    b = xb.XlaBuilder()
+    x, row = b.parameter(xb.f32[2, 3]), b.parameter(xb.f32[3])
+    ops = [
+        *(xb.add(x, row, [1]), xb.add(row, x, [1]), x * 2.0, 2.0 - x),
+        xb.reduce(x, 0.0, xb.add, [0]),
+    ]
+    lines = [op.source.line for op in b.ops[2:] if op.source is not None]
+    first = ops[0].source.line if ops[0].source is not None else 0
+    # Two adds with a broadcast, a constant, its broadcast and the op, a constant and the reduction.
+    assert lines == [first] * 10 + [first + 1] * 2
+
+
 def test_numbers_and_ones_are_broadcast_to_unbounded_sizes_at_run_time() -> None:
     x = xb.XlaBuilder().parameter("f32[?,3]")
     assert (x + x).shape is x.shape

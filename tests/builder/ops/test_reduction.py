@@ -54,6 +54,18 @@ def test_the_librarys_own_functions_are_recorded_once(x: xb.XlaOp) -> None:
     assert again.attributes is first.attributes
 
 
+def test_numbers_that_are_equal_but_not_the_same(x: xb.XlaOp) -> None:
+    """Each number gives the constant that it gives when it is the first one."""
+    i = x.builder.parameter(xb.s32[4], "i")
+    assert xb.reduce(i, 1, xb.mul, [0]).operands[1].shape is xb.s32[()]
+    with pytest.raises(xb.ConstantError, match="s32"):
+        xb.reduce(i, 1.0, xb.mul, [0])
+    zeros = [xb.reduce(x, zero, xb.add, [0]).operands[1] for zero in (0.0, -0.0)]
+    assert [str(zero.attributes["value"]) for zero in zeros] == ["0.0", "-0.0"]
+    nans = [xb.reduce(x, float("nan"), xb.add, [0]).operands[1] for _ in range(2)]
+    assert [str(nan.attributes["value"]) for nan in nans] == ["nan", "nan"]
+
+
 def test_a_computation_is_not_cached(x: xb.XlaOp) -> None:
     b = xb.XlaBuilder()
     b._purpose = Purpose(

@@ -15,7 +15,7 @@ from builder.graph.aliasing import BufferDonor, InputOutputAlias
 from builder.graph.calls import explained
 from builder.graph.inlined_calls import InlinedCall
 from builder.graph.xla_op import XlaOp
-from builder.schema import SCHEMAS
+from builder.schema import APPLYING
 from builder.support.arguments import NotAFunction
 from builder.support.caches import SignatureTable
 from builder.support.display import Displayed
@@ -213,7 +213,7 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         """Return an `Application` for each set of ops with the same computations and attributes."""
         if self._applications is None:
             # Ops with equal attributes usually share one mapping, which is searched once.
-            applying = [o for o in self.ops if o.attributes and SCHEMAS[o.opcode].computations]
+            applying = [op for op in self.ops if op.opcode in APPLYING]
             counts = Counter([id(op.attributes) for op in applying])
             ops = {id(op.attributes): op for op in applying}
             applications = [

@@ -7,6 +7,7 @@ schemas.
 """
 
 from builder.schema.definition import (
+    APPLYING as APPLYING,
     BUILDER_H as BUILDER_H,
     MATH_H as MATH_H,
     MISSING as MISSING,

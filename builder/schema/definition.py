@@ -325,6 +325,9 @@ class Schema:
 SCHEMAS: Final[dict[str, Schema]] = {}
 """The schemas by opcode."""
 
+APPLYING: Final[set[str]] = set()
+"""The opcodes with attributes that are computations. Every lowering looks for their ops."""
+
 
 def opcodes_with(trait: Trait) -> frozenset[str]:
     """Return the opcodes with a trait. All ops must be defined: `builder` is imported.
@@ -351,6 +354,8 @@ def _define(schema: Callable[P, Schema]) -> Callable[P, Schema]:
         if made.opcode in SCHEMAS:
             raise ValueError(f"the opcode {made.opcode!r} has a schema already")
         SCHEMAS[made.opcode] = made
+        if made.computations:
+            APPLYING.add(made.opcode)
         return made
 
     return define

@@ -12,6 +12,7 @@ arbitrarily deep.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import chain, count
@@ -90,6 +91,30 @@ class _PendingRegion(NamedTuple):
     locations: Sequence[Reference] | None
 
 
+_EmittedRegion = tuple[_Parts, list[Any], list[int]]
+"""The list that receives a region's parts, its pieces, and the positions of its inner regions."""
+
+_SMALL_REGION: Final = 4096
+
+
+def _join(region: _EmittedRegion) -> None:
+    """Join the pieces of a region, whose inner regions are joined already.
+
+    Small inner regions, such as reducers, become pieces. Larger ones remain parts, because regions
+    may nest thousands deep, and each enclosing region would copy them again.
+    """
+    parts, pieces, positions = region
+    begin = 0
+    for position in positions:
+        inner = pieces[position]
+        if len(inner) == 1 and len(inner[0]) <= _SMALL_REGION:
+            pieces[position] = inner[0]
+        else:
+            parts += b"".join(pieces[begin:position]), inner
+            begin = position + 1
+    parts.append(b"".join(pieces[begin:]))
+
+
 def _sharding_of_results(op: XlaOp, count: int) -> dict[str, str]:
     """Return the sharding of an operation whose results are the first `count` leaves of `op`."""
     texts = leaf_texts(op.sharding, leaf_count(op.shape))[:count]
@@ -135,9 +160,16 @@ class _ConstantTemplate(NamedTuple):
 
 
 class _RegionOp(NamedTuple):
-    """An operation with computations as regions: its encoding up to the operands."""
+    """An operation with computations as regions.
+
+    Attributes:
+        head: its encoding up to the operands.
+        region_count: the encoded number of regions.
+        computations: the computations that are the regions.
+    """
 
     head: bytes
+    region_count: bytes
     computations: tuple[XlaComputation, ...]
 
 
@@ -165,7 +197,7 @@ class Emitter:
         self._pieces: list[Any] = []
         self._operation_count = 0
         self._numbers: Iterator[Reference] = references(0)
-        self._places: dict[RegionLike, _Parts] = {}
+        self._places: defaultdict[RegionLike, _Parts] = defaultdict(list)
         self._positions: list[int] = []
         # The large constants of the function's own block. Constants in inner regions are written
         # with their elements, since operations are located by position in the function's block.
@@ -235,12 +267,9 @@ class Emitter:
         """Append a placeholder for each region of an operation."""
         pieces, places = self._pieces, self._places
         pieces.append(reference(len(regions) << 1))
-        self._positions += range(len(pieces), len(pieces) + len(regions))
         for region in regions:
-            place = places.get(region)
-            if place is None:
-                place = places[region] = []
-            pieces.append(place)
+            self._positions.append(len(pieces))
+            pieces.append(places[region])
 
     def _head(
         self, name: str, results: Sequence[Reference], attributes: Reference, flags: int
@@ -304,7 +333,8 @@ class Emitter:
     def emit_ops(self, computation: XlaComputation, arguments: Sequence[Value]) -> Value:
         """Emit the ops of a computation in the current region; return the value of the root."""
         self._computations.append(computation)
-        pieces, numbers, add_regions = self._pieces, self._numbers, self._add_regions
+        pieces, numbers, positions = self._pieces, self._numbers, self._positions
+        places = self._places
         heads, constants = self._heads.get, self._constants.get
         append = pieces.append
         values: list[Value] = []  # by the numbers of the ops
@@ -348,11 +378,14 @@ class Emitter:
                     append(values[operand.id])
             else:
                 # Programs have many reductions, which take this path.
-                region_head, computations = head
+                region_head, region_count, computations = head
                 append(region_head)
                 for operand in operands:
                     append(values[operand.id])
-                add_regions(computations)
+                append(region_count)
+                for region in computations:
+                    positions.append(len(pieces))
+                    append(places[region])
             values.append(next(numbers))
             count += 1
         self._operation_count += count
@@ -463,12 +496,13 @@ class Emitter:
             names = schema.computations
             flags = HAS_OPERANDS | (HAS_REGIONS if names else 0)
             head = self._one_to_one_head(op, schema.stablehlo, flags)
-            region_op = _RegionOp(head, tuple([op.attributes[name] for name in names]))
+            computations = tuple([op.attributes[name] for name in names])
+            region_op = _RegionOp(head, reference(len(names) << 1), computations)
             if op.metadata is None:
                 if names and shape.is_array and all(o.shape.is_array for o in op.operands):
                     # Ops with the same key have array operands too.
                     complete_head = head + reference(len(operands))
-                    self._heads[key] = _RegionOp(complete_head, region_op.computations)
+                    self._heads[key] = region_op._replace(head=complete_head)
                 else:
                     self._region_ops[key] = region_op
         pieces = self._pieces
@@ -567,13 +601,19 @@ class Emitter:
         self._large = []
         self.large_constants.append(self._large)
         pending = [_PendingRegion(body, computation, 0, "func.return", locations)]
+        emitted: list[_EmittedRegion] = []
         while pending:
-            pending += self._emit_region(pending.pop())
+            pending += self._emit_region(pending.pop(), emitted)
             self._large = None
+        # Inner regions come after the enclosing ones.
+        for region in reversed(emitted):
+            _join(region)
         return [head, _ISOLATED_REGION, *flatten(body)]
 
-    def _emit_region(self, pending: _PendingRegion) -> Iterator[_PendingRegion]:
-        """Emit a region; return the pending regions inside it, the last one first."""
+    def _emit_region(
+        self, pending: _PendingRegion, emitted: list[_EmittedRegion]
+    ) -> Iterator[_PendingRegion]:
+        """Emit a region, and add it to `emitted`; return the regions inside it, the last first."""
         parts, region, first, terminator, locations = pending
         is_long = terminator == "func.return"
         if isinstance(region, XlaComputation):
@@ -588,7 +628,7 @@ class Emitter:
         self._operation_count = 0
         # `references` is faster for many values, and the other iterator is faster to create.
         self._numbers = numbers = references(first) if is_long else map(reference, count(first))
-        self._places = places = dict[RegionLike, _Parts]()
+        self._places = places = defaultdict[RegionLike, _Parts](list)
         self._positions = positions = list[int]()
         self._location = self._unknown_location
         arguments = [
@@ -607,11 +647,7 @@ class Emitter:
             locations = locations or [self._unknown_location] * len(types)
             head += b"".join([t + at for t, at in zip(types, locations, strict=True)])
         pieces[0] = head
-        begin = 0
-        for position in positions:
-            parts += b"".join(pieces[begin:position]), pieces[position]
-            begin = position + 1
-        parts.append(b"".join(pieces[begin:]))
+        emitted.append((parts, pieces, positions))
         return (
             _PendingRegion(place, inner, next_value, "stablehlo.return", None)
             for inner, place in reversed(places.items())

@@ -13,11 +13,7 @@ from builder.errors import XlaError, statement_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp, is_constant
-from builder.inspection.rendering import bytes_text
-from builder.inspection.table import Section, count_text, sections_of, source_hover
-from builder.sharding.mesh import Mesh, MeshSharding
-from builder.sharding.tiling import Tiling, parse_tiling
-from builder.support.display import (
+from builder.inspection.parts import (
     Cell,
     CellGrid,
     Column,
@@ -27,6 +23,10 @@ from builder.support.display import (
     ProgramText,
     TextTable,
 )
+from builder.inspection.rendering import bytes_text
+from builder.inspection.table import Section, count_text, sections_of, source_hover
+from builder.sharding.mesh import Mesh, MeshSharding
+from builder.sharding.tiling import Tiling, parse_tiling
 from builder.support.frames import user_frame
 from builder.types.shape import ProgramShape, Shape, has_unbounded_sizes, leaves
 

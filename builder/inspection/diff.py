@@ -20,9 +20,10 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.computation import XlaComputation, called_in
 from builder.graph.xla_op import XlaOp, is_constant
 from builder.inspection.equivalence import Fingerprints, are_equivalent, graph_numbers, value_key
+from builder.inspection.parts import Part, SideBySide, SideBySideRow
 from builder.inspection.rendering import printable
 from builder.inspection.table import abbreviated, constant_text, value_text
-from builder.support.display import Displayed, Part, SideBySide, SideBySideRow
+from builder.support.display import Displayed
 
 
 def match_ops(

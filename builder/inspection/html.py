@@ -18,8 +18,7 @@ from html import escape
 from itertools import islice, product
 from typing import Final
 
-from builder.inspection.rendering import TRUNCATED, printable, truncated
-from builder.support.display import (
+from builder.inspection.parts import (
     Bar,
     CellGrid,
     Fold,
@@ -30,6 +29,7 @@ from builder.support.display import (
     SvgPicture,
     TextTable,
 )
+from builder.inspection.rendering import TRUNCATED, printable, truncated
 
 _TOKEN: Final = re.compile(
     r"""

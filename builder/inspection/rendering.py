@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from builder.support.display import (
+from builder.inspection.parts import (
     Bar,
     CellGrid,
     Column,
-    Displayed,
     Fold,
     Heading,
     Part,
@@ -25,6 +24,7 @@ from builder.support.display import (
     SvgPicture,
     TextTable,
 )
+from builder.support.display import Displayed
 
 if TYPE_CHECKING:
     from rich.console import Group

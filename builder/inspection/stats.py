@@ -35,12 +35,12 @@ from builder.errors import ShapeInferenceError, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.registry import registrar
 from builder.graph.xla_op import XlaOp, is_constant
+from builder.inspection.parts import Column, TextTable
 from builder.inspection.rendering import Printable, bytes_text, flops_text
 from builder.inspection.table import count_text
 from builder.inspection.trip_count import trip_count
 from builder.schema import SCHEMAS, CostClass
 from builder.support.caches import per_signature
-from builder.support.display import Column, TextTable
 from builder.types.shape import ArrayShape, Shape, TupleShape, leaves
 
 

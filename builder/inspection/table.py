@@ -16,9 +16,9 @@ from builder.errors import ShapeInferenceError
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp, is_constant
 from builder.hlo_text.printer import Printer
+from builder.inspection.parts import Column, TextTable
 from builder.inspection.rendering import Printable
 from builder.schema.syntax import braces, quoted
-from builder.support.display import Column, TextTable
 from builder.types.constant import literal_text
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import UNBOUNDED, Shape

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar, cast
 
 from builder.errors import OperandError, XlaError, brief, error_of
 from builder.graph.calls import explained
-from builder.graph.corrections import correct, users_frame
 from builder.graph.inlined_calls import InlinedCall, LibraryCall, Operand, arrays_of
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
@@ -100,6 +99,8 @@ def _with_checked_builder(function: F) -> F:
             rule = "builder must be an XlaBuilder"
             fix = "pass the builder that records the result, for instance x.builder"
             error = error_of(OperandError, function.__name__, rule, fix, got=brief(given[0], 80))
+            from builder.graph.corrections import correct, users_frame  # lazy: only errors need it
+
             correct(error, function, arguments, named, users_frame(sys._getframe()))
             raise error
         return function(*arguments, **named)

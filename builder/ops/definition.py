@@ -22,8 +22,6 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, TypeVar, cast
 
 from builder.errors import XlaError
-from builder.graph.calls import wrong_call
-from builder.graph.corrections import correct, users_frame
 from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op_by_hand, register
 from builder.graph.xla_builder import XlaBuilder
@@ -193,6 +191,10 @@ def made(
         frame: FrameType, more: tuple[Any, ...], unknown: Mapping[str, Any], *values: Any
     ) -> XlaError:
         """Return the error for surplus arguments, `more`, or for `unknown` or missing ones."""
+        # Lazy imports: only errors need them.
+        from builder.graph.corrections import users_frame
+        from builder.graph.wrong_calls import wrong_call
+
         positional, named = ((*values[:count], *more), {}) if more else given(values)
         return wrong_call(
             declared,
@@ -207,6 +209,8 @@ def made(
         """Return the error to raise: about a missing argument, or `error` with a better fix."""
         if any(value is _OMITTED for value in values):
             return wrong(frame, (), {}, *values)
+        from builder.graph.corrections import correct, users_frame  # lazy: only errors need it
+
         correct(error, function, *given(values), users_frame(frame))
         return error
 

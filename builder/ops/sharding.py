@@ -19,17 +19,22 @@ from builder.ops.host import CUSTOM_CALL, custom_call_plan
 from builder.ops.operands import need_op
 from builder.schema.definition import BUILDER_H
 from builder.schema.kinds import SHAPE
-from builder.sharding.mesh import MeshSharding
 from builder.types.shape import ArrayShape, Shape, ShapeLike
 
 if TYPE_CHECKING:
+    from builder.sharding.mesh import MeshSharding
     from builder.sharding.validation import ShardingLike
+
+    _Sharding = str | MeshSharding
+else:
+    # `builder.ops.shape_inference` evaluates the annotations; few programs need these modules.
+    _Sharding = object
 
 
 _MANUAL = "{manual}"
 
 
-def _with_sharding_shape(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
+def _with_sharding_shape(operand: Shape, sharding: _Sharding) -> ArrayShape:
     from builder.sharding.validation import (  # few programs need it
         check_sharding_type,
         sharding_text,
@@ -87,7 +92,7 @@ def with_sharding(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     return _partitioner_call("Sharding", value, shape, text)
 
 
-def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -> ArrayShape:
+def _shard_shape(check: Check, full: ArrayShape, sharding: _Sharding) -> ArrayShape:
     """Return the shape of a shard of `full`; all shards must have the same shape."""
     from builder.sharding.validation import full_array_tiling  # few programs need it
 
@@ -108,7 +113,7 @@ def _shard_shape(check: Check, full: ArrayShape, sharding: str | MeshSharding) -
     return tiling.shard_shape(full)
 
 
-def _full_to_shard_shape(operand: Shape, sharding: str | MeshSharding) -> ArrayShape:
+def _full_to_shard_shape(operand: Shape, sharding: _Sharding) -> ArrayShape:
     check = Check("spmd_full_to_shard_shape", operand=operand)
     return _shard_shape(check, check.array("operand"), sharding)
 
@@ -160,9 +165,7 @@ def spmd_full_to_shard_shape(operand: XlaOp, sharding: ShardingLike) -> XlaOp:
     return _partitioner_call("SPMDFullToShardShape", sharded, part, _MANUAL)
 
 
-def _shard_to_full_shape(
-    operand: Shape, full_shape: Shape, sharding: str | MeshSharding
-) -> ArrayShape:
+def _shard_to_full_shape(operand: Shape, full_shape: Shape, sharding: _Sharding) -> ArrayShape:
     check = Check("spmd_shard_to_full_shape", operand=operand, full_shape=full_shape)
     check.array("operand")
     full = check.array("full_shape").with_layout(None)

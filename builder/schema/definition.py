@@ -73,8 +73,7 @@ class LargestTerm(enum.Enum):
     RESULT = "the largest element of the result"
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(NamedTuple):
     """How far floating-point results of two implementations may differ.
 
     Tolerances are in units in the last place (ulps); 0 for results that are exact. For an op with

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief
 from builder.support.frames import without_internal_frames
@@ -618,8 +618,7 @@ class Tiling:
         return (*self.combined[: self.untiled], *self.counts, *self.tile)
 
 
-@dataclass(frozen=True, slots=True)
-class Physical:
+class Physical(NamedTuple):
     """The physical form of an array.
 
     Attributes:

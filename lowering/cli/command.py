@@ -19,8 +19,9 @@ import click
 
 if TYPE_CHECKING:
     from builder.graph.computation import XlaComputation
+    from builder.inspection.parts import TextTable
     from builder.inspection.rendering import Span
-    from builder.support.display import Displayed, TextTable
+    from builder.support.display import Displayed
 
 
 _DEFAULT_WIDTH: Final = 160
@@ -52,8 +53,8 @@ def _print_in_colour(parts: Iterable[str | list[Span] | TextTable | Displayed]) 
     from rich.console import Console
     from rich.text import Text
 
+    from builder.inspection.parts import TextTable
     from builder.inspection.rendering import printable, rich_of
-    from builder.support.display import TextTable
 
     terminal = Console(highlight=False)
     for part in parts:
@@ -72,7 +73,7 @@ def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) 
         columns: the heading of each column, and its alignment: "left" or "right".
         rows: the cells of each row.
     """
-    from builder.support.display import Column, TextTable
+    from builder.inspection.parts import Column, TextTable
 
     headings = tuple(Column(name, side == "right") for name, side in columns)
     return TextTable("", headings, [list(map(str, row)) for row in rows])

@@ -18,10 +18,11 @@ from builder.graph.computation import XlaComputation
 from builder.graph.subcomputations import record_tuple
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp, is_parameter
+from builder.inspection.parts import Column, Heading, Part, TextTable
 from builder.inspection.table import count_text
 from builder.rewriting.copying import copy_op, inline
 from builder.schema import Trait, opcodes_with
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.display import Displayed
 from builder.types.shape import ArrayShape
 from lowering.importer import to_computation
 from lowering.interpreter.evaluating import program_of

@@ -16,10 +16,11 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp, is_constant, is_parameter
+from builder.inspection.parts import Column, Heading, Part, TextTable
 from builder.inspection.table import count_text
 from builder.schema import Trait, opcodes_with
 from builder.support.arguments import is_function
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.display import Displayed
 from builder.types import primitive_type as pt
 from builder.types.shape import Shape, TokenShape, leaves
 from lowering.errors import DeviceError

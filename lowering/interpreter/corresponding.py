@@ -17,8 +17,9 @@ import numpy as np
 
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp, is_element, is_parameter, is_tuple, tuple_parts
+from builder.inspection.parts import Column, Heading, Part, TextTable
 from builder.inspection.table import count_text
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.display import Displayed
 from builder.types.shape import Shape
 from lowering.interpreter.tolerances import is_near, unit_of
 

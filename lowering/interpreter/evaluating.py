@@ -15,9 +15,10 @@ from builder.errors import BuilderError, OperandError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
+from builder.inspection.parts import Column, Heading, Part, TextTable
 from builder.inspection.table import count_text
 from builder.schema import SCHEMAS, Trait
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.display import Displayed
 from builder.types.shape import ArrayShape, Shape, has_unbounded_sizes, leaves
 from lowering.errors import ArgumentError, DeviceError, ExecutionError, LoweringError
 from lowering.importer import to_computation

@@ -20,10 +20,11 @@ from builder.graph.computation import XlaComputation
 from builder.graph.recording import resolve_builder, rollback_on_error
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.inspection.parts import Column, Heading, Part, TextTable
 from builder.inspection.table import count_text
 from builder.ops.control_flow import call as record_call
 from builder.support.arguments import is_function
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.display import Displayed
 from builder.support.frames import remove_internal_frames
 from builder.support.imports import extension
 from builder.support.names import ExplainsAttributes

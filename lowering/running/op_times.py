@@ -19,9 +19,10 @@ from typing import Any, Final
 import jax
 
 from builder.errors import error_of
+from builder.inspection.parts import Bar, Column, Heading, Part, Segment, TextTable
 from builder.inspection.rendering import seconds_text
 from builder.schema import SCHEMAS, Trait, opcodes_with
-from builder.support.display import Bar, Column, Displayed, Heading, Part, Segment, TextTable
+from builder.support.display import Displayed
 from builder.support.frames import shown_file
 from lowering.errors import ExecutionError, unescaped
 from lowering.stablehlo.module import path_text, write_atomically

@@ -21,7 +21,8 @@ from builder.errors import OperandError, XlaError, brief, error_of
 from builder.graph.calls import explained
 from builder.graph.xla_op import XlaOp
 from builder.inspection.describing import signature_table
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.inspection.parts import Column, Heading, Part, TextTable
+from builder.support.display import Displayed
 from builder.support.frames import remove_internal_frames
 from builder.support.names import ExplainsAttributes
 from builder.types import primitive_type as pt

@@ -12,8 +12,9 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from builder.inspection.parts import Bar, Heading, Part, Segment
 from builder.inspection.rendering import bytes_text, seconds_text
-from builder.support.display import Bar, Displayed, Heading, Part, Segment
+from builder.support.display import Displayed
 from lowering.running.op_times import OpTimes, traced_times
 
 _CALL_PARTS: Final = ("transfer", "run", "fetch")

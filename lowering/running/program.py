@@ -14,8 +14,9 @@ import jax
 from builder.checking import flag
 from builder.errors import OperandError
 from builder.graph.calls import explained
+from builder.inspection.parts import Column, Heading, Part, TextTable
 from builder.inspection.rendering import bytes_text, flops_text
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.display import Displayed
 from builder.support.frames import without_internal_frames
 from builder.support.names import ExplainsAttributes
 from builder.types.layout import Layout, parse_layout

@@ -17,8 +17,9 @@ import jax
 
 from builder.errors import OperandError, brief, error_of
 from builder.graph.calls import explained
+from builder.inspection.parts import Column, Heading, Part, TextTable
 from builder.inspection.table import count_text
-from builder.support.display import Column, Displayed, Heading, Part, TextTable
+from builder.support.display import Displayed
 from lowering.errors import DeviceError
 from lowering.jaxlib_api import compilation
 from lowering.pjrt.failures import install_command, without_status_code

@@ -33,8 +33,9 @@ from jaxlib.mlir import ir
 from builder.checking import flag
 from builder.errors import OperandError, ShapeInferenceError, ShapeTextError, brief, error_of
 from builder.graph.calls import explained
+from builder.inspection.parts import Heading, Part, ProgramText
 from builder.support.arguments import NotAFunction
-from builder.support.display import Displayed, Heading, Part, ProgramText
+from builder.support.display import Displayed
 from builder.support.imports import extension
 from builder.support.names import ExplainsAttributes
 from builder.types.foreign_arrays import is_tracer

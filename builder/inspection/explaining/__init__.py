@@ -29,9 +29,10 @@ from builder.inspection.explaining.elements import (
     checked_values,
 )
 from builder.inspection.explaining.rendering import Scene, scene_of, svg_of, text_of
+from builder.inspection.parts import Heading, Part, SvgPicture
 from builder.layout.drawing.rendering import save_as
 from builder.schema import SCHEMAS, Trait
-from builder.support.display import Displayed, Heading, Part, SvgPicture
+from builder.support.display import Displayed
 from builder.types.shape import ArrayShape, Shape, leaves
 
 MAX_ELEMENTS: Final = 600

@@ -14,12 +14,13 @@ from builder.checking import integer
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
+from builder.inspection.parts import Fold, Heading, Part, SvgPicture
 from builder.inspection.pictures.graph_formats import dot_of
 from builder.inspection.pictures.outline import Group, outline_of, scope_of
 from builder.inspection.pictures.svg import computation_svg, shown_computations
 from builder.inspection.table import count_text
 from builder.layout.drawing.rendering import save_as
-from builder.support.display import Displayed, Fold, Heading, Part, SvgPicture
+from builder.support.display import Displayed
 from builder.support.names import did_you_mean
 
 LIMIT: Final = 120

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FunctionType, MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from builder.checking import Check, integers, same_sizes
 from builder.graph.computation import XlaComputation
@@ -212,8 +211,7 @@ def _reduce_plan(
     return shape, MappingProxyType({"to_apply": reducer, "dimensions": dimensions})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reduction:
+class Reduction(NamedTuple):
     """A public function that records a reduction.
 
     Attributes:
@@ -295,7 +293,7 @@ def _single_plan(
         known = str(init)
     else:
         return None
-    key = reduction, array, known, function, argument
+    key = reduction.name, array, known, function, argument
     found = _SINGLE.get(key)
     if found is None and is_library_function(function):
         name, init_shape, constant = reduction.name, known, None

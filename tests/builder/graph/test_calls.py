@@ -14,7 +14,7 @@ from tables import each_row
 
 import builder as xb
 from builder import lib
-from builder.graph import calls
+from builder.graph import wrong_calls
 
 
 @each_row(
@@ -367,18 +367,18 @@ def test_parameters_of_jax(name: str, module: Any) -> None:
     info = xb.OPERATIONS[name]
     parameters = set(inspect.signature(info.function).parameters)
     for parameter in set(inspect.signature(theirs).parameters) - parameters:
-        meant = calls.PARAMETERS.get(parameter, "").split()
-        is_known = bool(parameters & set(meant)) or parameter in calls.ABSENT
+        meant = wrong_calls.PARAMETERS.get(parameter, "").split()
+        is_known = bool(parameters & set(meant)) or parameter in wrong_calls.ABSENT
         assert is_known or parameter in " ".join(NOT_HERE.values()).split(), parameter
 
 
-@each_row("name", calls.PARAMETERS)
+@each_row("name", wrong_calls.PARAMETERS)
 def test_suggested_parameters_exist(name: str) -> None:
     import lowering
 
     functions = [each.function for each in (*xb.OPERATIONS.values(), *lib.FUNCTIONS.values())]
     functions += [lowering.jit, lowering.grad]
     ours = {parameter for each in functions for parameter in inspect.signature(each).parameters}
-    meant = calls.PARAMETERS[name].split()
+    meant = wrong_calls.PARAMETERS[name].split()
     assert meant
     assert set(meant) <= ours

@@ -14,7 +14,7 @@ from tables import each_row
 
 import builder as xb
 from builder.inspection.describing import parts_of
-from builder.support.display import CellGrid
+from builder.inspection.parts import CellGrid
 
 
 def chain(length: int, name: str = "chain") -> xb.XlaComputation:

@@ -6,8 +6,7 @@ from html_pages import page_of
 from tables import each_row
 
 from builder.inspection.html import html_of, tokens
-from builder.inspection.rendering import TRUNCATED
-from builder.support.display import (
+from builder.inspection.parts import (
     Bar,
     Cell,
     CellGrid,
@@ -21,6 +20,7 @@ from builder.support.display import (
     SideBySideRow,
     TextTable,
 )
+from builder.inspection.rendering import TRUNCATED
 
 HOSTILE = "<script>alert(1)</script>\" onload='x' &amp; \x1b[31m"
 

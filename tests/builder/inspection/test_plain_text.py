@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from builder.inspection.parts import Column
 from builder.inspection.rendering import rich_table, table_lines, wrapped
-from builder.support.display import Column
 
 WORDS = (
     *("", "a", "0", "shape", "f32[2,3]", "dimensions={1,0},", "形状", "über"),

@@ -224,9 +224,11 @@ def _packed(array: Array, shape: ArrayShape) -> Array:
         source = source.reshape(stage.sizes)
         is_last = stage is all_stages[-1]
         target = (body if is_last else np.empty(stage.size, body.dtype)).reshape(stage.dimensions)
+        _copy(stage, source, target, to_buffer=True)
+        # After the copy, which touches new memory in order: the system clears memory in large
+        # pages, and padding has a few elements in each of them.
         for ranges in stage.paddings:
             target[tuple(slice(first, first + count) for first, count in ranges)] = fill
-        _copy(stage, source, target, to_buffer=True)
         source = target
     return buffer
 

@@ -99,6 +99,9 @@ def strided_copy(
             pending += [(target[high], origin[high]), (target[low], origin[low])]
         else:
             origin = _without_conflicts(origin) if has_conflicts else origin
+            if inner == len(shape) - 1:  # the usual case; `ndindex` takes as long as a small block
+                np.copyto(target, origin)
+                continue
             for index in np.ndindex(target.shape[inner + 1 :]):
                 np.copyto(target[(..., *index)], origin[(..., *index)])
 

@@ -396,7 +396,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         """
         shape, attributes = constant_plan(value, element_type)
         target = self if self._is_open else self._target("constant")
-        return append(target, "constant", shape, (), attributes, 2)
+        return record("constant", shape, (), attributes, 3, target)
 
     def iota(self, shape: Any, iota_dimension: int | None = None) -> XlaOp:
         """Record an array that counts up from 0 along one dimension.

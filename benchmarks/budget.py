@@ -67,6 +67,8 @@ TABLE_US: Final = 50.0
 TOOLS_TO_REFERENCE: Final = {
     "compare(c, reference=d)": ("compare at most {:g} times computing all values", 2.0),
     "save as .mlirbc": ("saved as bytecode in at most {:g} times its lowering", 1.0),
+    "a process that saves one op": ("at most {:g} times jax's lowering", 0.65),
+    "xlabuilder inspect of its file": ("at most {:g} times jax's lowering", 0.65),
 }
 SCALED_ONCE: Final = ("record", "lower", "legalize", "compile")
 """The steps that do not depend on the number of devices; all others are done for each device."""

@@ -24,7 +24,6 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 IMPORTS: Final = {"builder": "numpy", "lowering": "jax"}
 """The packages, and the package imported before each."""
 
-# CPU time of the main thread only, because NumPy has started others that are still busy.
 _MEASURE: Final = """
 import time
 def clocks():
@@ -50,7 +49,8 @@ def import_script(package: str, base: str) -> str:
 
 def fresh_interpreter(cache: str) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Return a function that runs Python in a new process, in the root folder of the project."""
-    environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
+    # NumPy's threads would wait in a loop, which is CPU time of the process.
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache, "OPENBLAS_NUM_THREADS": "1"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -219,7 +219,9 @@ jax.jit traces, lowers and compiles the program instead, and `load` contains tha
 The text of all rows of a table; `lowering.compare` of two programs that differ in one op, whose ops
 all have the same shape; and saving a module as bytecode and as a portable artifact. The reference
 of a comparison is compiling and running both programs with the values of all ops as results, which
-a comparison needs. A portable artifact is converted and written by one function of jaxlib.
+a comparison needs. A portable artifact is converted and written by one function of jaxlib. The last
+two are processes from start to end, imports included: one records, lowers and saves one op, the
+other runs the command on its file, and jax traces and lowers the same op.
 """,
 }
 

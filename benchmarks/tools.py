@@ -1,4 +1,4 @@
-"""Measure tools at scale: the text of a table, `compare`, saving a module.
+"""Measure tools at scale: the text of a table, `compare`, saving a module; and whole processes.
 
 Each is measured beside a step on the same program that a user has waited for already, or beside
 jax's tool of the same purpose. All times are CPU times of the process, with all of its threads.
@@ -6,6 +6,7 @@ jax's tool of the same purpose. All times are CPU times of the process, with all
 
 from __future__ import annotations
 
+import resource
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -18,11 +19,17 @@ import numpy as np
 import builder as xb
 import lowering
 from benchmarks.graphs import GRAPHS
+from benchmarks.imports import fresh_interpreter
 from benchmarks.languages import jax_lax, ours as with_ops
 from benchmarks.timing import beside, timed
 
-__all__ = ["COMPARED", "FULL", "QUICK", "SAVED", "TEXT", "Sizes", "measure_tools"]
+__all__ = [
+    *("COMPARED", "EXPORTED", "FULL", "INSPECTED", "QUICK", "SAVED", "TEXT", "Sizes"),
+    "measure_tools",
+]
 
+EXPORTED: Final = "a process that saves one op"
+INSPECTED: Final = "xlabuilder inspect of its file"
 TEXT: Final = "text of table(limit=None)"
 COMPARED: Final = "compare(c, reference=d)"
 SAVED: Final = "save as "
@@ -68,10 +75,12 @@ def measure_tools(
         *(_saved(sizes.saved, suffix) for suffix in (".mlirbc", ".stablehlo")),
     ]
     entries = []
-    for what, reference, ops, ours, theirs in measured:
-        on_progress(f"{what}, {ops:,} ops")
-        compared = beside(ours, theirs, rounds=rounds, seconds=seconds)
-        entries.append({"what": what, "beside": reference, "ops": ops, **compared})
+    with tempfile.TemporaryDirectory() as folder:
+        measured += _processes(Path(folder))
+        for what, reference, ops, ours, theirs in measured:
+            on_progress(f"{what}, {ops:,} ops")
+            compared = beside(ours, theirs, rounds=rounds, seconds=seconds)
+            entries.append({"what": what, "beside": reference, "ops": ops, **compared})
     return entries
 
 
@@ -148,3 +157,35 @@ def _saved(size: int, suffix: str) -> _Measured:
 
     lower = partial(timed, lowering.lower, computation)
     return f"{SAVED}{suffix}", "lowering.lower", len(computation.ops), save, lambda: lower()[0]
+
+
+_EXPORT: Final = """\
+import builder as xb
+import lowering
+x = xb.XlaBuilder("one").parameter(xb.f32[4], "x")
+lowering.lower(x.builder.build(xb.exp(x))).save({file!r})
+"""
+_TRACE: Final = """\
+import jax
+jax.jit(jax.numpy.exp).trace(jax.ShapeDtypeStruct((4,), "float32")).lower()
+"""
+
+
+def _processes(folder: Path) -> list[_Measured]:
+    """Return processes that export and inspect a program of one op, beside jax's lowering of it."""
+    python, file = fresh_interpreter(str(folder / "compiled")), folder / "one.stablehlo"
+
+    def process(*arguments: str) -> Callable[[], float]:
+        def run() -> float:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            python(*arguments)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+        run()  # fills the cache of compiled modules
+        return run
+
+    export, trace = process("-c", _EXPORT.format(file=str(file))), process("-c", _TRACE)
+    inspect = process("-m", "lowering.cli", "inspect", str(file))
+    reference = "a process that lowers it with jax"
+    return [(EXPORTED, reference, 2, export, trace), (INSPECTED, reference, 2, inspect, trace)]

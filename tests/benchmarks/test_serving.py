@@ -76,7 +76,10 @@ def test_tools(tmp_path: Path) -> None:
         tools.COMPARED,
         tools.SAVED + ".mlirbc",
         tools.SAVED + ".stablehlo",
+        tools.EXPORTED,
+        tools.INSPECTED,
     ]
+    assert {ops.pop(tools.EXPORTED), ops.pop(tools.INSPECTED)} == {2}
     assert "## Tools at scale" in report_text(figures)
     for entry in figures["tools"]:
         entry["ops"] = 10_000
@@ -92,6 +95,10 @@ def test_tools(tmp_path: Path) -> None:
             "1.50 times",
             False,
         ),
+        **{
+            f"{what}, 10,000 ops: at most 0.65 times jax's lowering": ("1.50 times", False)
+            for what in (tools.EXPORTED, tools.INSPECTED)
+        },
     }
 
 

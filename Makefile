@@ -96,7 +96,8 @@ bench: $(STAMP) ## measure building and calling graphs, and imports; takes minut
 bench-check: $(STAMP) ## fail if a ratio to the other contenders became worse
 	@$(VENV) -m benchmarks check
 
-docs: $(STAMP) ## write the generated parts of the documentation
+docs: $(STAMP) ## write what is generated: pages, the bodies of ops, the outputs of notebooks
+	@$(VENV) tools/write_bodies.py
 	@$(VENV) tools/write_operations.py
 	@$(VENV) tools/write_library.py
 	@$(VENV) tools/write_xla_client.py

@@ -20,12 +20,14 @@ from functools import cache, partial
 from textwrap import indent
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, TypeVar, cast
+from zlib import crc32
 
 from builder.errors import XlaError
 from builder.graph.recording import record, shared_attributes
 from builder.graph.registry import op_by_hand, register
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import NO_ATTRIBUTES, XlaOp
+from builder.ops import bodies
 from builder.ops.operands import need_op, need_ops
 from builder.schema import Attribute, AttributeKind, Schema
 from builder.schema.definition import MISSING
@@ -395,8 +397,9 @@ def _template(
 ) -> Callable[..., FunctionType]:
     """Return a function that makes the functions with one body.
 
-    Generating the source of each op, as dataclasses do it, would slow down the import: there are
-    few bodies. The names of the parameters are those of the code object, which are replaced later.
+    There are few bodies, and `builder.ops.bodies` has the functions for those of this library, so
+    that the import compiles none. The names of the parameters are those of the code object, which
+    are replaced later.
     """
     parameters = [f"p{number}" for number in range(positional + keywords + takes_many)]
     passed = ", ".join(parameters)
@@ -404,8 +407,8 @@ def _template(
     many = f"*{parameters[-1]}" if takes_many else "*more"
     signature = [*parameters[:positional], many, *parameters[positional : positional + keywords]]
     surplus = "()" if takes_many else "more"
-    source = f"""
-def make({", ".join((*constants, "wrong", "explained", *_SHARED))}):
+    source = f"""\
+({", ".join((*constants, "wrong", "explained", *_SHARED))}):
     def template({", ".join(signature)}, **unknown):
         if {surplus} or unknown:
             raise wrong(_getframe(), {surplus}, unknown, {passed})
@@ -419,10 +422,19 @@ def make({", ".join((*constants, "wrong", "explained", *_SHARED))}):
             raise
     return template
 """
-    scope: dict[str, Any] = {}
-    exec(compile(source, __file__, "exec"), scope)
-    return partial(scope["make"], **_SHARED)
+    name = f"body_{crc32(source.encode()):08x}"
+    BODIES[name] = source
+    make = getattr(bodies, name, None)
+    if make is None:
+        scope: dict[str, Any] = {}
+        exec(compile(f"def {name}{source}", __file__, "exec"), scope)
+        make = scope[name]
+    return partial(make, **_SHARED)
 
+
+BODIES: Final[dict[str, str]] = {}
+"""For each body in use the name of its function, which depends on the source, and the source after
+the name. `tools/write_bodies.py` writes them to `builder.ops.bodies`."""
 
 _SHARED: Final[dict[str, Any]] = {
     "XlaError": XlaError,

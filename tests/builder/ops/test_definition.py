@@ -1,0 +1,38 @@
+"""The bodies of ops are compiled before the import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from scripts import ROOT
+
+import builder as xb
+from builder.ops import bodies
+
+
+def test_the_committed_bodies_are_current() -> None:
+    """In a process of its own, because other tests define ops."""
+    program = (
+        "import sys; sys.path.insert(0, 'tools'); import write_bodies as w; print(w.document())"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    committed = (ROOT / "builder" / "ops" / "bodies.py").read_text(encoding="utf-8")
+    assert committed == found.stdout[:-1], "run tools/write_bodies.py"
+
+
+def test_ops_have_these_bodies() -> None:
+    """The constants of a body are in its closure, and its code has the name of the op."""
+    made = [value for name, value in vars(bodies).items() if name.startswith("body_")]
+    nested = {
+        code.co_code
+        for each in made
+        for code in each.__code__.co_consts
+        if hasattr(code, "co_code")
+    }
+    assert len(made) > 30
+    for op in (xb.add, xb.exp, xb.transpose, xb.dot_general):
+        assert op.__code__.co_name == op.__name__
+        assert op.__code__.co_code in nested

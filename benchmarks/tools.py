@@ -1,7 +1,8 @@
 """Measure tools at scale: the text of a table, `compare`, saving a module; and whole processes.
 
 Each is measured beside a step on the same program that a user has waited for already, or beside
-jax's tool of the same purpose. All times are CPU times of the process, with all of its threads.
+what jax takes for the same program. All times are CPU times of the process, with all of its
+threads; for the processes, of the whole process.
 """
 
 from __future__ import annotations

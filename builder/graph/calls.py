@@ -10,23 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from builder.errors import XlaError
 from builder.support.frames import remove_internal_frames
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-REDUCTIONS: Final = {
-    "all": "and_",
-    "any": "or_",
-    "max": "max",
-    "min": "min",
-    "prod": "mul",
-    "sum": "add",
-}
-"""The op that each reduction of Python, NumPy and `builder.lib` applies."""
 
 
 def is_of_call(error: Exception) -> bool:

@@ -53,8 +53,8 @@ def record(
             for every frame that is examined.
         builder: the builder to append to, without a check of the operands; None to check the
             operands and append to their builder.
-        helper: an op that the same call has just recorded, such as the broadcast of an operand: its
-            line is the line of this op.
+        helper: an op that the same call has just recorded, such as the broadcast of an operand.
+            This op gets its source line, without a search; `depth` is not used.
 
     Raises:
         BuilderError: the operands belong to different builders, or their builder was already built.

@@ -31,7 +31,7 @@ from builder.errors import (
     brief,
     error_of,
 )
-from builder.graph.calls import REDUCTIONS, explained, is_of_call
+from builder.graph.calls import explained, is_of_call
 from builder.graph.computation import XlaComputation
 from builder.graph.foreign_values import RECORDING, Purpose, located
 from builder.graph.recording import append, rollback_on_error, shared_attributes
@@ -50,6 +50,16 @@ from builder.types.shape import (
     interned_program_shape,
     shape_argument,
 )
+
+REDUCTIONS: Final = {
+    "all": "and_",
+    "any": "or_",
+    "max": "max",
+    "min": "min",
+    "prod": "mul",
+    "sum": "add",
+}
+"""The op that each reduction of Python, NumPy and `builder.lib` applies."""
 
 
 @dataclass(slots=True, eq=False)

@@ -396,6 +396,7 @@ class XlaBuilder(Displayed, ExplainsAttributes):
         """
         shape, attributes = constant_plan(value, element_type)
         target = self if self._is_open else self._target("constant")
+        # The user's frame is behind this one and that of `explained`.
         return record("constant", shape, (), attributes, 3, target)
 
     def iota(self, shape: Any, iota_dimension: int | None = None) -> XlaOp:

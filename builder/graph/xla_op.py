@@ -122,6 +122,11 @@ def only_named(name: str) -> OpMetadata:
     return _new_tuple(OpMetadata, (name, *_NO_OTHERS))
 
 
+def is_only_named(metadata: OpMetadata | None) -> bool:
+    """Return whether metadata has nothing but a name."""
+    return metadata is not None and metadata[1:] == _NO_OTHERS
+
+
 def with_metadata(metadata: OpMetadata | None, **changes: Any) -> OpMetadata | None:
     """Return `metadata` with some fields changed; None if no field is set."""
     changed = (metadata or NO_METADATA)._replace(**changes)

@@ -121,7 +121,7 @@ class _Layout(NamedTuple):
         line = _cropped(line, self.width)
         space = " " * (self.width - cell_width(line))
         text = space + line if self.column.is_number else line + space
-        return f"{' ' * self.left}{text}{' ' * self.right}"[: self.total]
+        return _cropped(f"{' ' * self.left}{text}{' ' * self.right}", self.total)
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:

@@ -379,6 +379,9 @@ def _dynamic_after_reshape(
 RESHAPE: Final = define("reshape", "operand", element_types={"operand": ANY}, traits=Trait.MOVES)
 
 
+_INTEGERS: Final = {int}
+
+
 @op_by_hand(RESHAPE, _reshape_shape)
 def reshape(
     operand: XlaOp,
@@ -422,7 +425,8 @@ def reshape(
     given: object = new_sizes
     if type(given) is int and given == -1:
         new_sizes = [-1]  # its message contains the size
-    if isinstance(new_sizes, (list, tuple)) and str in map(type, new_sizes):
+    is_list = isinstance(new_sizes, (list, tuple)) and set(map(type, new_sizes)) != _INTEGERS
+    if is_list and any(isinstance(size, str) for size in new_sizes):
         is_open = [isinstance(size, str) and size == "?" for size in new_sizes]
         new_sizes = [
             UNBOUNDED if open_ else size for open_, size in zip(is_open, new_sizes, strict=True)

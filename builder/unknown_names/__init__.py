@@ -15,8 +15,8 @@ from typing import Any
 
 from builder import layout
 from builder.errors import UnknownNameError
-from builder.graph.calls import REDUCTIONS
 from builder.graph.registry import OPERATIONS
+from builder.graph.subcomputations import REDUCTIONS
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
 from builder.support.names import did_you_mean

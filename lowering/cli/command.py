@@ -27,26 +27,44 @@ if TYPE_CHECKING:
 _DEFAULT_WIDTH: Final = 160
 """The width of tables, in characters, in files and pipes, if COLUMNS is not set."""
 
+_IN_OTHER_ENCODINGS: Final = str.maketrans("─▸█", "->#")
+"""Characters of tables, and what replaces them if the output's encoding does not have them."""
+
 
 def show(*parts: str | list[Span] | TextTable | Displayed) -> None:
     """Print lines, tables and objects; in colour on a terminal, unless NO_COLOR is set.
 
-    Only a terminal needs rich, whose import takes a tenth of the time of a short command.
+    In files and pipes, lines are not wrapped, and tables are if they are wider than COLUMNS. Only
+    colours need rich, whose import takes a tenth of the time of a short command.
     """
     from builder.inspection.rendering import printable, text_of
     from builder.support.display import Displayed
 
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() or os.environ.get("FORCE_COLOR"):
         _print_in_colour(parts)
         return
     width = shutil.get_terminal_size((_DEFAULT_WIDTH, 0)).columns
+    texts: list[str] = []
     for part in parts:
         if isinstance(part, str):
-            click.echo(printable(part))
+            texts.append(printable(part))
         elif isinstance(part, list):
-            click.echo("".join(printable(text) for text, _ in part))
+            texts.append("".join(printable(text) for text, _ in part))
         else:
-            click.echo(text_of(part._parts() if isinstance(part, Displayed) else [part], width))
+            texts.append(text_of(part._parts() if isinstance(part, Displayed) else [part], width))
+    # In one piece, so that a reader that closes the pipe early has all of it.
+    click.echo(_encodable("\n".join(texts)))
+
+
+def _encodable(text: str) -> str:
+    """Return a text that the standard output can encode."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_IN_OTHER_ENCODINGS)
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def _print_in_colour(parts: Iterable[str | list[Span] | TextTable | Displayed]) -> None:

@@ -209,10 +209,6 @@ class BytecodeWriter:
         """Return the reference to an array attribute of these attributes."""
         return self._encoded(_ARRAY + reference(len(attributes)) + b"".join(attributes))
 
-    def single_attribute(self, name: str, value: Reference) -> Reference:
-        """Return the reference to a dictionary of one attribute, given its name and value."""
-        return self._encoded(self._single_head(name) + value)
-
     def _single_head(self, name: str) -> bytes:
         """Return the encoding of a dictionary of one attribute, up to the attribute's value."""
         head = self._single_heads.get(name)
@@ -222,7 +218,7 @@ class BytecodeWriter:
 
     def value(self, attribute: Attribute) -> Reference:
         """Return the reference to the dictionary of a constant: {value = `attribute`}."""
-        return self.single_attribute("value", self.attribute(attribute))
+        return self._encoded(self._single_head("value") + self.attribute(attribute))
 
     def elements_head(self, shape: ArrayShape, size: int) -> tuple[bytes, Reference]:
         """Return the encoding that precedes `size` bytes of dense elements, and the encoded size.
@@ -271,11 +267,7 @@ class BytecodeWriter:
 
     def name_location(self, name: str, place: Reference) -> Reference:
         """Return the reference to a location that adds a name to the location `place`."""
-        return self.located(self.text(name), place)
-
-    def located(self, name: Reference, place: Reference) -> Reference:
-        """Return the reference to a location that adds the name at `name` to `place`."""
-        return self._encoded(_NAME_LOCATION + name + place)
+        return self._encoded(_NAME_LOCATION + self.text(name) + place)
 
     def named_arguments(
         self, attribute: str, names: Iterable[str], places: Iterable[Reference]
@@ -291,16 +283,11 @@ class BytecodeWriter:
             places: the location of each argument, without the name.
         """
         head = self._single_head(attribute)
-        texts, strings, entries, offsets = self._texts, self._strings, self._entries, self._offsets
+        entries, offsets = self._entries, self._offsets
         dictionaries: list[Reference] = []
         locations: list[Reference] = []
         for name, place in zip(names, places, strict=True):
-            text = texts.get(name)
-            if text is None:
-                encoding = _STRING + strings[name]
-                text = texts[name] = reference(len(offsets))
-                entries.append(encoding)
-                offsets.append(reference(len(encoding) << 1 | 1))
+            text = self.text(name)
             dictionary, location = head + text, _NAME_LOCATION + text + place
             number = len(offsets)
             dictionaries.append(reference(number))

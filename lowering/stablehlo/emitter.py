@@ -324,9 +324,10 @@ class Emitter:
         return location
 
     def named_arguments(
-        self, names: Sequence[str], parameters: Sequence[XlaOp]
+        self, parameters: Sequence[XlaOp]
     ) -> tuple[list[Reference], list[Reference]]:
         """Return the attributes and the locations of arguments whose only attribute is a name."""
+        names = [encodable(str(parameter.name)) for parameter in parameters]
         places = map(self._source_position, parameters)
         return self.writer.named_arguments(ARGUMENT_NAME, names, places)
 
@@ -383,7 +384,7 @@ class Emitter:
                 for operand in operands:
                     append(values[operand.id])
                 append(region_count)
-                for region in computations:
+                for region in computations:  # as `_add_regions` does it
                     positions.append(len(pieces))
                     append(places[region])
             values.append(next(numbers))

@@ -24,7 +24,7 @@ from builder.errors import OperandError, brief, error_of
 from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation, called_in
-from builder.graph.xla_op import NO_METADATA, XlaOp
+from builder.graph.xla_op import XlaOp, is_only_named
 from builder.ops.operands import need_computation
 from builder.schema import SCHEMAS
 from builder.sharding.text import leaf_texts
@@ -353,21 +353,15 @@ def _named_arguments(
     has_attributes = annotations is not None and annotations.parameters
     if has_attributes or computation.aliases or computation.donors:
         return None
-    names: list[str] = []
     shapes = computation.program_shape.parameters
     for parameter, shape in zip(computation.parameters, shapes, strict=True):
-        metadata = parameter.metadata
-        if type(shape) is not ArrayShape or shape.layout is not None or metadata is None:
+        if type(shape) is not ArrayShape or shape.layout is not None:
             return None
-        name, *others = metadata
-        if others != _NO_OTHERS or "replicated_at_leaf_buffers" in parameter.attributes:
+        if not is_only_named(parameter.metadata):
             return None
-        names.append(encodable(str(name)))
-    return emitter.named_arguments(names, computation.parameters)
-
-
-_NO_OTHERS: Final = [*NO_METADATA[1:]]
-"""The metadata of an argument whose only metadata is a name, without the name."""
+        if "replicated_at_leaf_buffers" in parameter.attributes:
+            return None
+    return emitter.named_arguments(computation.parameters)
 
 
 def _argument_attributes(

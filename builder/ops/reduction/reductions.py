@@ -216,7 +216,7 @@ class Reduction(NamedTuple):
 
     Attributes:
         opcode: the opcode that the function records.
-        name: the name of the function.
+        name: the name of the function, which no other reduction has.
         plan: a function ``(name, operand shapes, init shapes, reducer, argument)`` that returns the
             shape and the attributes of the op; `argument` is the dimensions or the window.
     """
@@ -283,20 +283,19 @@ def _single_plan(
     The init value is an op or a Python number other than a NaN; otherwise the result is None, too.
     """
     kind = type(init)
-    known: Any
+    init_key: Any
     if kind is float and init == init:
-        # As text, 0.0 and -0.0 differ, and so do 1 and 1.0.
-        known = init or str(init)
+        init_key = init or str(init)  # 0.0 and -0.0 are equal
     elif kind is XlaOp:
-        known = init.shape
+        init_key = init.shape
     elif kind is int:
-        known = str(init)
+        init_key = int, init  # 1 and 1.0 are equal
     else:
         return None
-    key = reduction.name, array, known, function, argument
+    key = reduction.name, array, init_key, function, argument
     found = _SINGLE.get(key)
     if found is None and is_library_function(function):
-        name, init_shape, constant = reduction.name, known, None
+        name, init_shape, constant = reduction.name, init_key, None
         (scalar,) = scalars_of(name, (array,))
         if kind is not XlaOp:
             init_shape, constant = number_constant(name, init, scalar.element_type, array)

@@ -12,7 +12,7 @@ from builder.inspection.parts import Column
 from builder.inspection.rendering import rich_table, table_lines, wrapped
 
 WORDS = (
-    *("", "a", "0", "shape", "f32[2,3]", "dimensions={1,0},", "形状", "über"),
+    *("", "a", "0", "shape", "f32[2,3]", "dimensions={1,0},", "形状", "u\u0308ber"),
     *(" leads", "two  spaces", "ends ", "x" * 40, "transposed"),
 )
 

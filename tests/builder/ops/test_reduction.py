@@ -60,6 +60,8 @@ def test_numbers_that_are_equal_but_not_the_same(x: xb.XlaOp) -> None:
     assert xb.reduce(i, 1, xb.mul, [0]).operands[1].shape is xb.s32[()]
     with pytest.raises(xb.ConstantError, match="s32"):
         xb.reduce(i, 1.0, xb.mul, [0])
+    with pytest.raises(xb.ConstantError, match="an int of 16610 bits"):
+        xb.reduce(x, 10**5000, xb.add, [0])
     zeros = [xb.reduce(x, zero, xb.add, [0]).operands[1] for zero in (0.0, -0.0)]
     assert [str(zero.attributes["value"]) for zero in zeros] == ["0.0", "-0.0"]
     nans = [xb.reduce(x, float("nan"), xb.add, [0]).operands[1] for _ in range(2)]

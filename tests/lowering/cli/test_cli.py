@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -21,6 +22,7 @@ import pytest
 from click.testing import CliRunner, Result
 from processes import run_python
 from scripts import ROOT
+from tables import each_row
 
 import builder as xb
 import lowering
@@ -836,6 +838,35 @@ def test_color_only_on_a_terminal(monkeypatch, files):
         monkeypatch.setattr(sys, "stdout", screen)
         command.show(layer.stats())
         assert ("\x1b[36m" in screen.getvalue()) is expected
+    monkeypatch.setenv("NO_COLOR", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    command.show(layer.stats())
+    assert "\x1b[36m" in sys.stdout.getvalue()
+
+
+@each_row(
+    "encoding, ruler, name",
+    [("utf-8", "─", "\u5f62"), ("cp1252", "-", "\\u5f62"), ("ascii", "-", "\\u5f62")],
+)
+def test_output_in_other_encodings(encoding: str, ruler: str, name: str) -> None:
+    """A table is printed at once, in characters that the output's encoding has."""
+    b = xb.XlaBuilder("named")
+    module = lowering.lower(b.build(xb.exp(b.parameter(xb.f32[2], "\u5f62"))))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "named.mlirbc")
+        module.save(file)
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run(
+            [sys.executable, "-m", "lowering.cli", "inspect", str(file)],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            check=True,
+        )
+    text = done.stdout.decode(encoding)
+    assert f"\n{ruler * 20}" in text
+    assert f"\n{name} " in text
 
 
 def test_types_of_ml_dtypes_are_written_and_read(tmp_path):

@@ -7,7 +7,10 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks.steps import medians
 
-__all__ = ["LARGE", "LIBRARY_TO_JAX", "TargetResult", "evaluate", "no_slower", "scaling_ends"]
+__all__ = [
+    *("LARGE", "LIBRARY_TO_JAX", "LIMITS", "SPEEDUPS", "TargetResult", "evaluate", "no_slower"),
+    "scaling_ends",
+]
 
 LARGE: Final = 5_000
 """The least number of ops for which the targets per op apply. In smaller graphs the fixed cost of a

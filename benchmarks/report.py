@@ -268,8 +268,8 @@ the list names. In microseconds per op:
 - `record, collector off` excludes the time in which Python's garbage collector traverses the
   existing ops; `collect as many objects` is the collector's time while as many bare objects, with a
   tuple each, are created. The sum of the two is a lower bound for recording.
-- Targets in microseconds depend on the machine. On one day the same code read `reducers` from a file
-  in 24 and in 38 us per op, while its ratios to the other contenders changed little.
+- Targets in microseconds depend on the machine. On one day the same code read `reducers` from a
+  file in 24 and in 38 us per op, while its ratios to the other contenders changed little.
 - A reduction is four operations in a module, which MLIR reads and verifies in 1.3 to 2.0 us for
   each op of `reducers`. jax 0.12 traces and lowers this graph in four fifths of the time of jax
   0.10, and the ratio to jax was 5.6 to 7.2 in four runs.
@@ -285,10 +285,10 @@ the list names. In microseconds per op:
 - A call copies NumPy arrays, so that the caller may modify them at once. jax.jit called with copies
   of two small arrays takes 1.23 times as long as with the arrays themselves; an executable adds the
   look-up of the arrays as given.
-- Of the import of builder, reading 80 modules takes a quarter, and finding them a twentieth; making
-  15 dataclasses takes a sixth, 22 named tuples and 18 enumerations a tenth; the garbage collector
-  takes a twelfth. The rest is spread over 121 opcodes. The bodies of ops, which took a sixth, are
-  compiled before (`builder/ops/bodies.py`).
+- 35 ms was the goal of the import of builder. Reading 80 modules takes a quarter of it, and finding
+  them a twentieth; making 15 dataclasses takes a sixth, 22 named tuples and 18 enumerations a
+  tenth; the garbage collector takes a twelfth. The rest is spread over 121 opcodes. The bodies of
+  ops, which took a sixth, are compiled before (`builder/ops/bodies.py`).
 """
 
 _MIN_ROUNDS: Final = 3

@@ -114,8 +114,8 @@ class _Numbered(dict[str, Reference]):
 class BytecodeWriter:
     """The tables of one module's bytecode. Operations refer to table entries by number.
 
-    Each method that returns a Reference adds an entry, unless the table has an equal entry or its
-    docstring says otherwise.
+    Each method that returns a Reference adds an entry, unless the table has an equal entry. Two
+    methods always add entries: `value_of_elements` and `named_arguments`.
 
     Attributes:
         constant_bytes: the total size of the elements of all constants.

@@ -140,8 +140,8 @@ def constants_note(figures: dict[str, Any]) -> str | None:
             least = LIMITS.get((name, "ours/jax"), SPEEDUPS["ours/jax"][1])
             bound = us["data"] + us["read"]
             sentence += (
-                f". {least:g} times faster than jax is {us['jax'] / least:.2f} us, of which this "
-                f"copy and MLIR's reading of the module take {bound:.2f}"
+                f". {least:g} times faster than jax is {us['jax'] / least:.2f} us; this copy and "
+                f"MLIR's reading of the module alone take {bound:.2f}"
             )
             if "xla_builder_record" in us:
                 recording = us["xla_builder_record"]

@@ -117,7 +117,7 @@ _NO_OTHERS: Final = NO_METADATA[1:]
 
 
 def only_named(name: str) -> OpMetadata:
-    """Return metadata of which only the name is set, as most parameters have it."""
+    """Return metadata with only a name, as most parameters have it."""
     # A call of the class takes twice as long.
     return _new_tuple(OpMetadata, (name, *_NO_OTHERS))
 

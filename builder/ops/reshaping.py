@@ -425,8 +425,9 @@ def reshape(
     given: object = new_sizes
     if type(given) is int and given == -1:
         new_sizes = [-1]  # its message contains the size
-    is_list = isinstance(new_sizes, (list, tuple)) and set(map(type, new_sizes)) != _INTEGERS
-    if is_list and any(isinstance(size, str) for size in new_sizes):
+    # The usual list has only integers, which is faster to test than each size.
+    is_mixed = isinstance(new_sizes, (list, tuple)) and set(map(type, new_sizes)) != _INTEGERS
+    if is_mixed and any(isinstance(size, str) for size in new_sizes):
         is_open = [isinstance(size, str) and size == "?" for size in new_sizes]
         new_sizes = [
             UNBOUNDED if open_ else size for open_, size in zip(is_open, new_sizes, strict=True)

@@ -339,7 +339,7 @@ def from_dtype(dtype: Any) -> PrimitiveType:
     try:
         if dtype is None:  # NumPy's default, float64
             raise TypeError
-        resolved = np.dtype(dtype)
+        resolved = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
         element_type = _BY_DTYPE.get(resolved)
         if element_type is None:  # only then, because `newbyteorder` is slow
             resolved = resolved.newbyteorder("=")
@@ -377,9 +377,6 @@ def element_type_argument(op: str, name: str, value: Any) -> PrimitiveType:
     """Convert argument `name` of `op`; errors name the op and the argument."""
     if isinstance(value, PrimitiveType):
         return value
-    found = _BY_DTYPE.get(value) if isinstance(value, np.dtype) else None
-    if found is not None:
-        return found
     try:
         return from_name(value) if isinstance(value, str) else from_dtype(value)
     except XlaError as error:

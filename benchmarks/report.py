@@ -395,12 +395,13 @@ def with_later(figures: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]
 
 
 def _later_note(figures: dict[str, Any], part: str) -> str:
-    """Return the conditions of a part that was measured later than the others; "" otherwise."""
+    """Return the conditions of a part that was measured in another run; "" otherwise."""
     conditions = figures.get("later", {}).get(part)
     if conditions is None:
         return ""
     versions = ", ".join(f"{name} {version}" for name, version in conditions["versions"].items())
-    return f"Measured on {conditions['date']}, on {conditions['processor']}, with {versions}.\n"
+    where = f"on {conditions['date']}, on {conditions['processor']}, with {versions}"
+    return f"Measured in another run, {where}.\n"
 
 
 def report_text(figures: dict[str, Any], docs: Path = DOCS) -> str:
@@ -467,6 +468,9 @@ def newest_text(figures: dict[str, Any]) -> str:
         if part not in figures or part in ELSEWHERE:
             continue
         parts = [f"{_PROSE[part].partition(chr(10))[0]}\n"]
+        note = _later_note(figures, part)
+        if note:
+            parts.append(note)
         for table in make_tables(figures):
             rows = table.rows
             if part == "library":

@@ -94,7 +94,11 @@ EXTENSIONS = {
     },
     "builder.support.names": {"__getattr__": "builder.unknown_names"},
     "builder.types.primitive_type": {"__getitem__": "builder.types.shape"},
-    "builder.types.shape": {"_repr_svg_": "builder.layout.drawing"},
+    "builder.types.shape": {
+        "_layout_fault": "builder.types.physical",
+        "_physical": "builder.types.physical",
+        "_repr_svg_": "builder.layout.drawing",
+    },
     "lowering.running.jit": {"_trace_call": "lowering.jax_interop.to_jax"},
     "lowering.stablehlo.module": {
         "_expanded": "lowering.portable",

@@ -92,7 +92,12 @@ def test_dir_lists_the_public_names(package: ModuleType) -> None:
     assert package.__file__ is not None
     reexported = set()
     body = ast.parse(Path(package.__file__).read_text()).body
-    nested = [node for each in body if isinstance(each, ast.If) for node in each.body + each.orelse]
+    nested = [
+        node
+        for each in body
+        if isinstance(each, (ast.If, ast.With))
+        for node in each.body + getattr(each, "orelse", [])
+    ]
     for node in body + nested:
         if isinstance(node, ast.ImportFrom):
             names = {alias.name for alias in node.names if alias.asname == alias.name}

@@ -5,6 +5,7 @@ Not executed. If mypy no longer refuses an expression, it reports an unused `typ
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, assert_type
 
 import builder as xb
@@ -27,6 +28,11 @@ def inferred(b: xb.XlaBuilder, x: xb.XlaOp) -> None:
     assert_type(lowering.interpret(c, 1), Any)
     assert_type(lowering.gradients(x, x), xb.XlaOp)
     assert_type(lowering.gradients(x, {"w": x}), dict[str, xb.XlaOp])
+    dot = assert_type(xb.DotDimensionNumbers([1], [0]), xb.DotDimensionNumbers)
+    assert_type(dot.lhs_contracting_dimensions, tuple[int, ...])
+    assert_type(replace(dot, lhs_batch_dimensions=(0,)), xb.DotDimensionNumbers)
+    assert_type(xb.PaddingConfig([(1, 0, 2)]).dimensions, tuple[xb.PaddingConfigDimension, ...])
+    assert_type(xb.Mesh({"x": 2}).sharding("x"), xb.MeshSharding)
     loaded = lowering.load_executable("file")
     assert_type(loaded.name, str)
     assert_type(loaded.hlo_text(), str)
@@ -54,3 +60,7 @@ def refused(b: xb.XlaBuilder, x: xb.XlaOp, c: xb.XlaComputation) -> list[object]
         c(x),  # type: ignore[operator]
         lowering.lower(c)(1),  # type: ignore[operator]
     ]
+
+
+def immutable(numbers: xb.DotDimensionNumbers) -> None:
+    numbers.lhs_contracting_dimensions = ()  # type: ignore[misc]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from builder.attributes.fields import NamedEnum
 from builder.checking import integer, refusal
 from builder.errors import ShapeInferenceError, error_of
-from builder.support.frames import without_internal_frames
+from builder.support.bundles import Bundle, bundle, set_fields
 
 
 class Transpose(NamedEnum, op="triangular_solve", argument="transpose_a"):
@@ -180,9 +179,8 @@ _MODES: Final = get_args(AccuracyMode)
 _WITHOUT_TOLERANCES: Final = ("DEFAULT", "HIGHEST")
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
-class ResultAccuracy:
+@bundle
+class ResultAccuracy(Bundle):
     """The accuracy that a transcendental function must have: XLA's ResultAccuracy.
 
     A compiler that has several implementations of a function chooses one by the accuracy. The
@@ -202,31 +200,36 @@ class ResultAccuracy:
         2
     """
 
-    atol: float = 0.0
-    rtol: float = 0.0
-    ulps: int = 0
-    mode: AccuracyMode = "TOLERANCE"
+    atol: float
+    rtol: float
+    ulps: int
+    mode: AccuracyMode
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        atol: float = 0.0,
+        rtol: float = 0.0,
+        ulps: int = 0,
+        mode: AccuracyMode = "TOLERANCE",
+    ) -> None:
         name = "ResultAccuracy"
-        if not isinstance(self.mode, str) or self.mode not in _MODES:
-            raise refusal(name, f"mode must be one of {', '.join(_MODES)}", self.mode)
-        for field in ("atol", "rtol"):
-            object.__setattr__(self, field, _tolerance(name, field, getattr(self, field)))
-        object.__setattr__(self, "ulps", integer(name, "ulps", self.ulps))
-        if self.ulps < 0:
-            raise refusal(name, "ulps must not be negative", self.ulps)
+        if not isinstance(mode, str) or mode not in _MODES:
+            raise refusal(name, f"mode must be one of {', '.join(_MODES)}", mode)
+        atol, rtol = _tolerance(name, "atol", atol), _tolerance(name, "rtol", rtol)
+        ulps = integer(name, "ulps", ulps)
+        if ulps < 0:
+            raise refusal(name, "ulps must not be negative", ulps)
         # StableHLO's verifier of result_accuracy
-        if self.mode != "TOLERANCE" and (self.atol or self.rtol or self.ulps):
+        if mode != "TOLERANCE" and (atol or rtol or ulps):
             rule = "only the mode TOLERANCE allows errors"
             raise error_of(
                 ShapeInferenceError,
                 name,
                 rule,
                 "omit the mode, or the tolerances",
-                got=f"mode {self.mode} with "
-                f"atol {self.atol:g}, rtol {self.rtol:g}, ulps {self.ulps}",
+                got=f"mode {mode} with atol {atol:g}, rtol {rtol:g}, ulps {ulps}",
             )
+        set_fields(self, atol, rtol, ulps, mode)
 
     @classmethod
     def of(cls, value: ResultAccuracyLike, op: str = "exp") -> ResultAccuracy | None:

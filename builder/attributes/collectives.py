@@ -5,19 +5,17 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from builder.attributes.fields import NamedEnum, sequence_or_none
 from builder.checking import integer, integers, refusal
 from builder.errors import ShapeInferenceError, brief
+from builder.support.bundles import Bundle, bundle, set_fields
 from builder.support.caches import integer_key, per_signature
-from builder.support.frames import without_internal_frames
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
-class ReplicaGroups:
+@bundle
+class ReplicaGroups(Bundle):
     """The groups of replicas that perform a collective operation together.
 
     An id is the number, from 0, of a replica, a partition or a device, depending on the operation.
@@ -32,10 +30,10 @@ class ReplicaGroups:
         ((0, 2), (1, 3))
     """
 
-    groups: tuple[tuple[int, ...], ...] = ()
+    groups: tuple[tuple[int, ...], ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", _as_groups("ReplicaGroups", self.groups))
+    def __init__(self, groups: Sequence[Sequence[int]] = ()) -> None:
+        set_fields(self, _as_groups("ReplicaGroups", groups))
 
     @classmethod
     def of(cls, value: ReplicaGroupsLike | None, op: str = "ReplicaGroups") -> ReplicaGroups:
@@ -88,9 +86,8 @@ class ChannelType(NamedEnum, enum.IntEnum, op="ChannelHandle", argument="type"):
     HOST_TO_DEVICE = 3
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
-class ChannelHandle:
+@bundle
+class ChannelHandle(Bundle):
     """A channel. Only operations on the same channel communicate with each other.
 
     Attributes:
@@ -104,11 +101,12 @@ class ChannelHandle:
     """
 
     handle: int
-    type: ChannelType = ChannelType.DEVICE_TO_DEVICE
+    type: ChannelType
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "handle", _handle("ChannelHandle", "handle", self.handle))
-        object.__setattr__(self, "type", ChannelType.of(self.type))
+    def __init__(
+        self, handle: int, type: ChannelType | str | int = ChannelType.DEVICE_TO_DEVICE
+    ) -> None:
+        set_fields(self, _handle("ChannelHandle", "handle", handle), ChannelType.of(type))
 
     @classmethod
     def of(

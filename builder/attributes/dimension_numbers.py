@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Self
 
 from builder.attributes.fields import construct, set_integers, unpackable
-from builder.checking import integer, refusal
+from builder.checking import integer, integers, refusal
 from builder.errors import ShapeInferenceError, brief, error_of
+from builder.support.bundles import Bundle, bundle, set_fields
 from builder.support.caches import per_signature
 from builder.support.frames import without_internal_frames
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
-class DotDimensionNumbers:
+@bundle
+class DotDimensionNumbers(Bundle):
     """The contracting and the batch dimensions of a dot product.
 
     Attributes:
@@ -32,13 +31,25 @@ class DotDimensionNumbers:
         (2,)
     """
 
-    lhs_contracting_dimensions: tuple[int, ...] = ()
-    rhs_contracting_dimensions: tuple[int, ...] = ()
-    lhs_batch_dimensions: tuple[int, ...] = ()
-    rhs_batch_dimensions: tuple[int, ...] = ()
+    lhs_contracting_dimensions: tuple[int, ...]
+    rhs_contracting_dimensions: tuple[int, ...]
+    lhs_batch_dimensions: tuple[int, ...]
+    rhs_batch_dimensions: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        set_integers(self)
+    def __init__(
+        self,
+        lhs_contracting_dimensions: Sequence[int] = (),
+        rhs_contracting_dimensions: Sequence[int] = (),
+        lhs_batch_dimensions: Sequence[int] = (),
+        rhs_batch_dimensions: Sequence[int] = (),
+    ) -> None:
+        set_integers(
+            self,
+            lhs_contracting_dimensions,
+            rhs_contracting_dimensions,
+            lhs_batch_dimensions,
+            rhs_batch_dimensions,
+        )
 
     @classmethod
     def of(cls, value: DotDimensionNumbersLike, op: str = "dot_general") -> DotDimensionNumbers:
@@ -100,9 +111,8 @@ DotDimensionNumbersLike = DotDimensionNumbers | Sequence[Sequence[Sequence[int]]
 """DotDimensionNumbers, or ((lhs contracting, rhs contracting), (lhs batch, rhs batch))."""
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
-class RaggedDotDimensionNumbers:
+@bundle
+class RaggedDotDimensionNumbers(Bundle):
     """The dimensions of a dot product with one dimension divided into groups of different sizes.
 
     Attributes:
@@ -120,14 +130,22 @@ class RaggedDotDimensionNumbers:
     """
 
     dot_dimension_numbers: DotDimensionNumbers
-    lhs_ragged_dimensions: tuple[int, ...] = ()
-    rhs_group_dimensions: tuple[int, ...] = ()
+    lhs_ragged_dimensions: tuple[int, ...]
+    rhs_group_dimensions: tuple[int, ...]
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        dot_dimension_numbers: DotDimensionNumbersLike,
+        lhs_ragged_dimensions: Sequence[int] = (),
+        rhs_group_dimensions: Sequence[int] = (),
+    ) -> None:
         kind = type(self).__name__
-        numbers = DotDimensionNumbers.of(self.dot_dimension_numbers, op=kind)
-        object.__setattr__(self, "dot_dimension_numbers", numbers)
-        set_integers(self, "lhs_ragged_dimensions", "rhs_group_dimensions")
+        set_fields(
+            self,
+            DotDimensionNumbers.of(dot_dimension_numbers, op=kind),
+            integers(kind, "lhs_ragged_dimensions", lhs_ragged_dimensions),
+            integers(kind, "rhs_group_dimensions", rhs_group_dimensions),
+        )
 
     @classmethod
     def of(cls, value: RaggedDotDimensionNumbersLike) -> RaggedDotDimensionNumbers:
@@ -158,9 +176,8 @@ _MOST_SPATIAL: Final = 1000
 """A limit on the number of spatial dimensions, larger than the rank of any array."""
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
-class ConvolutionDimensionNumbers:
+@bundle
+class ConvolutionDimensionNumbers(Bundle):
     """The meaning of each dimension of the input, the kernel and the output of a convolution.
 
     ``ConvolutionDimensionNumbers.of("b01f_01io->b01f")`` is HLO's short form. It lists the
@@ -197,8 +214,30 @@ class ConvolutionDimensionNumbers:
     output_feature_dimension: int
     output_spatial_dimensions: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        set_integers(self)
+    def __init__(
+        self,
+        input_batch_dimension: int,
+        input_feature_dimension: int,
+        input_spatial_dimensions: Sequence[int],
+        kernel_input_feature_dimension: int,
+        kernel_output_feature_dimension: int,
+        kernel_spatial_dimensions: Sequence[int],
+        output_batch_dimension: int,
+        output_feature_dimension: int,
+        output_spatial_dimensions: Sequence[int],
+    ) -> None:
+        set_integers(
+            self,
+            input_batch_dimension,
+            input_feature_dimension,
+            input_spatial_dimensions,
+            kernel_input_feature_dimension,
+            kernel_output_feature_dimension,
+            kernel_spatial_dimensions,
+            output_batch_dimension,
+            output_feature_dimension,
+            output_spatial_dimensions,
+        )
 
     @classmethod
     @without_internal_frames
@@ -302,14 +341,11 @@ def _of_text(text: str) -> ConvolutionDimensionNumbers | None:
     return of_labels(match.groups())
 
 
-class _DimensionNumbers:
+class _DimensionNumbers(Bundle):
     """The base of the dimension numbers of gathers and scatters."""
 
     __slots__ = ()
     _op: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        set_integers(self)
 
     @classmethod
     def of(cls, value: Self | Mapping[str, Any]) -> Self:
@@ -320,7 +356,7 @@ class _DimensionNumbers:
         """
         if isinstance(value, cls):
             return value
-        fields: tuple[str, ...] = cls.__match_args__  # type: ignore[attr-defined]  # of dataclasses
+        fields = cls.__match_args__
         fix = f"write xb.{cls.__name__}({', '.join(fields)})"
         if not isinstance(value, Mapping):
             raise refusal(cls._op, f"dimension_numbers must be {cls.__name__}", value, fix)
@@ -333,8 +369,7 @@ class _DimensionNumbers:
         return construct(cls, cls._op, **value)
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
+@bundle
 class GatherDimensionNumbers(_DimensionNumbers):
     """The meaning of the dimensions of a gather's operands and result.
 
@@ -365,12 +400,30 @@ class GatherDimensionNumbers(_DimensionNumbers):
     collapsed_slice_dims: tuple[int, ...]
     start_index_map: tuple[int, ...]
     index_vector_dim: int
-    operand_batching_dims: tuple[int, ...] = ()
-    start_indices_batching_dims: tuple[int, ...] = ()
+    operand_batching_dims: tuple[int, ...]
+    start_indices_batching_dims: tuple[int, ...]
+
+    def __init__(
+        self,
+        offset_dims: Sequence[int],
+        collapsed_slice_dims: Sequence[int],
+        start_index_map: Sequence[int],
+        index_vector_dim: int,
+        operand_batching_dims: Sequence[int] = (),
+        start_indices_batching_dims: Sequence[int] = (),
+    ) -> None:
+        set_integers(
+            self,
+            offset_dims,
+            collapsed_slice_dims,
+            start_index_map,
+            index_vector_dim,
+            operand_batching_dims,
+            start_indices_batching_dims,
+        )
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
+@bundle
 class ScatterDimensionNumbers(_DimensionNumbers):
     """The meaning of the dimensions of a scatter's operands and updates.
 
@@ -402,8 +455,27 @@ class ScatterDimensionNumbers(_DimensionNumbers):
     inserted_window_dims: tuple[int, ...]
     scatter_dims_to_operand_dims: tuple[int, ...]
     index_vector_dim: int
-    input_batching_dims: tuple[int, ...] = ()
-    scatter_indices_batching_dims: tuple[int, ...] = ()
+    input_batching_dims: tuple[int, ...]
+    scatter_indices_batching_dims: tuple[int, ...]
+
+    def __init__(
+        self,
+        update_window_dims: Sequence[int],
+        inserted_window_dims: Sequence[int],
+        scatter_dims_to_operand_dims: Sequence[int],
+        index_vector_dim: int,
+        input_batching_dims: Sequence[int] = (),
+        scatter_indices_batching_dims: Sequence[int] = (),
+    ) -> None:
+        set_integers(
+            self,
+            update_window_dims,
+            inserted_window_dims,
+            scatter_dims_to_operand_dims,
+            index_vector_dim,
+            input_batching_dims,
+            scatter_indices_batching_dims,
+        )
 
 
 GatherDimensionNumbersLike = GatherDimensionNumbers | Mapping[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +13,7 @@ import numpy as np
 
 from builder.checking import integer, integers, refusal
 from builder.errors import XlaError
+from builder.support.bundles import Bundle, set_fields
 
 B = TypeVar("B")
 
@@ -19,16 +21,18 @@ _MOST: Final = 2**20
 """The limit on the entries that are read from an argument, which may be an infinite iterator."""
 
 
-def set_integers(bundle: Any, *names: str) -> None:
-    """Convert the fields `names`, by default all fields, of a frozen dataclass in place.
+def set_integers(bundle: Bundle, *values: Any) -> None:
+    """Set the fields of a bundle to ints and tuples of ints.
 
     A field annotated ``int`` becomes an int, any other field a tuple of ints. Error messages name
     the class and the field.
     """
     kind = type(bundle).__name__
-    for name in names or bundle.__match_args__:
-        convert: Any = integer if bundle.__dataclass_fields__[name].type == "int" else integers
-        object.__setattr__(bundle, name, convert(kind, name, getattr(bundle, name)))
+    converted = [
+        (integer if field.type == "int" else integers)(kind, field.name, value)
+        for field, value in zip(dataclasses.fields(bundle), values, strict=True)
+    ]
+    set_fields(bundle, *converted)
 
 
 def construct(kind: Callable[..., B], op: str, *values: Any, **named: Any) -> B:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -20,7 +19,7 @@ from builder.attributes.fields import (
 from builder.attributes.mlir_text import float_text, quoted
 from builder.checking import refusal
 from builder.errors import ShapeInferenceError, brief
-from builder.support.frames import without_internal_frames
+from builder.support.bundles import Bundle, bundle
 
 DEBUG_PRINT_TARGET: Final = "xlabuilder.debug_print"
 """The target of custom calls that print their operands while the program runs."""
@@ -78,9 +77,8 @@ CustomCallScheduleLike = (
 """A CustomCallSchedule, its name or its number."""
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
-class OutputOperandAliasing:
+@bundle
+class OutputOperandAliasing(Bundle):
     """A result of a custom call that shares the memory of one of its operands.
 
     Attributes:
@@ -96,10 +94,15 @@ class OutputOperandAliasing:
 
     output_index: tuple[int, ...]
     operand_number: int
-    operand_index: tuple[int, ...] = ()
+    operand_index: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        set_integers(self)
+    def __init__(
+        self,
+        output_index: Sequence[int],
+        operand_number: int,
+        operand_index: Sequence[int] = (),
+    ) -> None:
+        set_integers(self, output_index, operand_number, operand_index)
 
     @classmethod
     def all_of(cls, values: Any, op: str = "custom_call") -> tuple[OutputOperandAliasing, ...]:

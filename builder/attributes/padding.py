@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal
 
 from builder.attributes.fields import construct, sequence_or_none, set_integers, unpackable
 from builder.checking import integer, refusal
 from builder.errors import brief
-from builder.support.frames import without_internal_frames
+from builder.support.bundles import Bundle, bundle, set_fields
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
-class PaddingConfigDimension:
+@bundle
+class PaddingConfigDimension(Bundle):
     """The padding of one dimension.
 
     Attributes:
@@ -27,20 +25,24 @@ class PaddingConfigDimension:
         interior_padding: the number of elements to add between adjacent elements; not negative.
     """
 
-    edge_padding_low: int = 0
-    edge_padding_high: int = 0
-    interior_padding: int = 0
+    edge_padding_low: int
+    edge_padding_high: int
+    interior_padding: int
 
-    def __post_init__(self) -> None:
-        set_integers(self)
+    def __init__(
+        self,
+        edge_padding_low: int = 0,
+        edge_padding_high: int = 0,
+        interior_padding: int = 0,
+    ) -> None:
+        set_integers(self, edge_padding_low, edge_padding_high, interior_padding)
 
     def __str__(self) -> str:
         return f"({self.edge_padding_low}, {self.edge_padding_high}, {self.interior_padding})"
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
-class PaddingConfig:
+@bundle
+class PaddingConfig(Bundle):
     """The padding of every dimension of an array.
 
     Attributes:
@@ -53,10 +55,10 @@ class PaddingConfig:
         2
     """
 
-    dimensions: tuple[PaddingConfigDimension, ...] = ()
+    dimensions: tuple[PaddingConfigDimension, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dimensions", _as_dimensions("PaddingConfig", self.dimensions))
+    def __init__(self, dimensions: Sequence[PaddingConfigDimension | Sequence[int]] = ()) -> None:
+        set_fields(self, _as_dimensions("PaddingConfig", dimensions))
 
     @classmethod
     def of(cls, value: PaddingConfigLike, op: str = "PaddingConfig") -> PaddingConfig:

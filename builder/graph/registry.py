@@ -7,7 +7,6 @@ table, and tests/test_every_op.py checks each entry.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from typing import Any, Final, TypeVar, cast, get_overloads
@@ -15,12 +14,13 @@ from typing import Any, Final, TypeVar, cast, get_overloads
 from builder.errors import XlaError
 from builder.graph.calls import explained
 from builder.schema import Schema
+from builder.support.bundles import Bundle, bundle, set_fields
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class OpInfo:
+@bundle
+class OpInfo(Bundle):
     """A public operation.
 
     Attributes:
@@ -40,7 +40,19 @@ class OpInfo:
     cpp_name: str
     section: str
     family: str
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[str, ...]
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        schema: Schema,
+        rule: Callable[..., Any] | None,
+        cpp_name: str,
+        section: str,
+        family: str,
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        set_fields(self, function, schema, rule, cpp_name, section, family, aliases)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy is the same object, and a rule may be a local function.

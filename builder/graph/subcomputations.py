@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import update_wrapper
 from sys import _getframe
 from types import FrameType, FunctionType
@@ -62,7 +61,6 @@ REDUCTIONS: Final = {
 """The op that each reduction of Python, NumPy and `builder.lib` applies."""
 
 
-@dataclass(slots=True, eq=False)
 class Recorded:
     """A callable recorded into a builder of its own, which is not built yet.
 
@@ -71,8 +69,11 @@ class Recorded:
         root: the op that the callable returned.
     """
 
-    builder: XlaBuilder
-    root: XlaOp
+    __slots__ = ("builder", "root")
+
+    def __init__(self, builder: XlaBuilder, root: XlaOp) -> None:
+        self.builder = builder
+        self.root = root
 
     def captures(self) -> list[tuple[XlaOp, XlaOp]]:
         """Return for each captured value a pair of ops: in the enclosing and the nested builder."""

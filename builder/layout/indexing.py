@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from builder.errors import OperandError, ShapeInferenceError, XlaError, brief, error_of
 from builder.support.frames import without_internal_frames
-from builder.types.layout import Layout, Physical, Tiling, in_order, int_or_none, physical
+from builder.types.layout import Layout, in_order, int_or_none
+from builder.types.physical import Physical, Tiling, physical
 from builder.types.shape import UNBOUNDED, ArrayShape, ShapeLike, shape_of
 
 # An int or an int64 array; the typing module has no name for their common operations.

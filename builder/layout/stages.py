@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
-from builder.types.layout import Physical
+from builder.types.physical import Physical
 
 Array = npt.NDArray[Any]
 Axis = tuple[int, int, int]

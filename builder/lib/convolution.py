@@ -6,7 +6,6 @@ XLA: pooling.h of the client library.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from builder.attributes import ConvolutionDimensionNumbers
@@ -18,11 +17,12 @@ from builder.graph.xla_op import XlaOp
 from builder.lib.arguments import array_argument, one_or_several, typed_argument
 from builder.lib.registry import library_function
 from builder.ops.contraction import conv_general_dilated
+from builder.support.bundles import Bundle, bundle
 from builder.types.shape import ArrayShape
 
 
-@dataclass(frozen=True, slots=True)
-class TensorFormat:
+@bundle
+class TensorFormat(Bundle):
     """Which dimensions of an array are the batch, the features and the spatial dimensions.
 
     Functions also accept a text such as "NHWC": N is the batch, C the features, and every other
@@ -43,8 +43,13 @@ class TensorFormat:
     feature_dimension: int
     spatial_dimensions: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        set_integers(self)
+    def __init__(
+        self,
+        batch_dimension: int,
+        feature_dimension: int,
+        spatial_dimensions: Sequence[int],
+    ) -> None:
+        set_integers(self, batch_dimension, feature_dimension, spatial_dimensions)
         numbers = (self.batch_dimension, self.feature_dimension, *self.spatial_dimensions)
         if sorted(numbers) != list(range(len(numbers))):
             rule = f"the dimensions must be 0 to {len(numbers) - 1}, each once"

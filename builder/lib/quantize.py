@@ -6,7 +6,6 @@ XLA: quantize.h of the client library.
 from __future__ import annotations
 
 import builtins
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from builder.lib.arguments import array_argument, as_type, bounded_argument, rea
 from builder.lib.registry import library_function
 from builder.ops import elementwise as ew
 from builder.ops.reshaping import broadcast_in_dim, collapse, transpose
+from builder.support.bundles import Bundle, bundle, set_fields
 from builder.types.primitive_type import (
     PrimitiveTypeLike,
     bf16,
@@ -29,8 +29,8 @@ from builder.types.primitive_type import (
 )
 
 
-@dataclass(frozen=True)
-class QuantizedRange:
+@bundle
+class QuantizedRange(Bundle):
     """The limits of the numbers that `dequantize` returns.
 
     Attributes:
@@ -43,13 +43,15 @@ class QuantizedRange:
         QuantizedRange(min=0.0, max=256.0)
     """
 
-    min: float = 0.0
-    max: float = 0.0
+    min: float
+    max: float
 
-    def __post_init__(self) -> None:
-        for name in ("min", "max"):
-            value = real_number("QuantizedRange", name, getattr(self, name))
-            object.__setattr__(self, name, float(np.asarray(value).astype(bf16.dtype)))
+    def __init__(self, min: float = 0.0, max: float = 0.0) -> None:
+        numbers = [
+            real_number("QuantizedRange", name, value)
+            for name, value in (("min", min), ("max", max))
+        ]
+        set_fields(self, *[float(np.asarray(number).astype(bf16.dtype)) for number in numbers])
 
 
 @library_function("PackToUint32")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from string import Formatter
 from typing import Any, Final
 
 import numpy as np
@@ -179,11 +178,17 @@ def _message(
 _Field = tuple[str, str | None, str | None, str | None]
 
 
+def _parsed(text: str) -> list[_Field]:
+    from string import Formatter  # lazy: few programs print
+
+    return list(Formatter().parse(text))
+
+
 def _fields(op: str, message: str) -> list[_Field]:
     """Return the parts of a format string: text, and a field's name, format and conversion."""
     fix = "write {}, {0}, {name} or {:.3f}, and {{ and }} for braces"
     try:
-        fields = list(Formatter().parse(message))
+        fields = _parsed(message)
     except ValueError as error:
         rule = f"message must be a format string: {error}"
         got = brief(message)
@@ -245,7 +250,7 @@ def format_message(text: str, arrays: Sequence[Any]) -> str:
         ValueError, IndexError: the text, from a file of another tool, is no such format string.
     """
     parts = []
-    for literal, field, format_spec, _ in Formatter().parse(text):
+    for literal, field, format_spec, _ in _parsed(text):
         parts.append(literal)
         if field is None:
             continue

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import inspect
 import sys
+from binascii import crc32
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from textwrap import indent
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, TypeVar, cast
-from zlib import crc32
 
 from builder.errors import XlaError
 from builder.graph.recording import record, shared_attributes
@@ -113,7 +113,8 @@ def _made(
     kinds: Mapping[str, AttributeKind | None],
     declared: Callable[..., Any],
 ) -> FunctionType:
-    name, names, defaults = declared.__name__, _names(declared), _defaults(declared)
+    name, defaults = declared.__name__, _parameters(declared)
+    names = list(defaults)
     operands = schema.operands.split()
     recorded = {a.parameter or a.name: a for a in schema.attributes if isinstance(a, Attribute)}
     given = {key: a.kind for key, a in recorded.items()} | dict(kinds)
@@ -174,7 +175,8 @@ def made(
         constants: the objects that the body uses, besides those of `_SHARED`.
         instead: the fix in errors for unknown arguments that correspond to no parameter.
     """
-    name, names, defaults = declared.__name__, _names(declared), _defaults(declared)
+    name, defaults = declared.__name__, _parameters(declared)
+    names = list(defaults)
     code: CodeType = declared.__code__
     count, takes_many = code.co_argcount, _takes_many(declared)
 
@@ -247,21 +249,15 @@ def _takes_many(declared: Callable[..., Any]) -> bool:
     return bool(declared.__code__.co_flags & inspect.CO_VARARGS)
 
 
-def _names(declared: Callable[..., Any]) -> list[str]:
-    """Return the names of the parameters."""
-    code: CodeType = declared.__code__
-    count = code.co_argcount + code.co_kwonlyargcount + _takes_many(declared)
-    return list(code.co_varnames[:count])
-
-
-def _defaults(declared: Callable[..., Any]) -> dict[str, Any]:
-    """Return the defaults of the parameters; `_OMITTED` for those that are required."""
+@cache
+def _parameters(declared: Callable[..., Any]) -> Mapping[str, Any]:
+    """Return the default of each parameter; `_OMITTED` for those that are required."""
     function = cast("FunctionType", declared)
-    given = function.__defaults__ or ()
-    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
-    optional = dict(zip(positional[len(positional) - len(given) :], given, strict=True))
-    found = {**optional, **(function.__kwdefaults__ or {})}
-    return {name: found.get(name, _OMITTED) for name in _names(declared)}
+    code, given = function.__code__, function.__defaults__ or ()
+    count = code.co_argcount + code.co_kwonlyargcount + _takes_many(declared)
+    optional = zip(code.co_varnames[code.co_argcount - len(given) :], given, strict=False)
+    defaults = dict(optional) | (function.__kwdefaults__ or {})
+    return {name: defaults.get(name, _OMITTED) for name in code.co_varnames[:count]}
 
 
 @cache  # there are few forms
@@ -318,25 +314,31 @@ def _planner(
 
 def _taking(function: Callable[..., Any], names: Sequence[str]) -> Callable[[tuple[Any, ...]], Any]:
     """Return a function of the values of `names` that calls `function` with those that it takes."""
-
-    @cache  # when it is first called, because `inspect.signature` would slow down the import
-    def places() -> tuple[int, list[tuple[str, int]]]:
-        """Return how many parameters come first, in the order of `names`, and the others."""
-        parameters = inspect.signature(function).parameters
-        first = 0
-        for (key, parameter), name in zip(parameters.items(), names, strict=False):
-            if key != name or parameter.kind is parameter.KEYWORD_ONLY:
-                break
-            first += 1
-        return first, [(key, names.index(key)) for key in [*parameters][first:] if key in names]
+    places = None
 
     def call(values: tuple[Any, ...]) -> Any:
-        first, others = places()
+        nonlocal places
+        if places is None:  # `inspect.signature` would slow down the import
+            places = _places(function, names)
+        first, others = places
         if others:
             return function(*values[:first], **{name: values[place] for name, place in others})
         return function(*values[:first])
 
     return call
+
+
+def _places(
+    function: Callable[..., Any], names: Sequence[str]
+) -> tuple[int, list[tuple[str, int]]]:
+    """Return how many parameters come first, in the order of `names`, and the places of others."""
+    parameters = inspect.signature(function).parameters
+    first = 0
+    for (key, parameter), name in zip(parameters.items(), names, strict=False):
+        if key != name or parameter.kind is parameter.KEYWORD_ONLY:
+            break
+        first += 1
+    return first, [(key, names.index(key)) for key in [*parameters][first:] if key in names]
 
 
 @cache  # there are few forms

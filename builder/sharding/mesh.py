@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 from builder.checking import integer, integers, refusal
 from builder.errors import OperandError, ShapeInferenceError, brief, error_of
 from builder.sharding.tiling import array_argument, shard_shape, sharded_array, transposed
+from builder.support.bundles import Bundle, bundle, set_fields
 from builder.support.display import Displayed
 from builder.support.frames import without_internal_frames
 from builder.types.layout import MAX_DIMENSIONS
@@ -27,9 +27,8 @@ Entry = str | Sequence[str] | None
 """The mesh axes that shard a dimension: one axis name, a sequence of names, or None."""
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
-class Mesh(Displayed):
+@bundle
+class Mesh(Displayed, Bundle):
     """An array of devices with named axes.
 
     The method `sharding` assigns mesh axes to the dimensions of an array.
@@ -58,23 +57,26 @@ class Mesh(Displayed):
     """
 
     axes: tuple[tuple[str, int], ...]
-    devices: tuple[int, ...] | None = None
-    name: str = "mesh"
+    devices: tuple[int, ...] | None
+    name: str
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "axes", _axes(self.axes))
-        _check_name("name", self.name)
-        if self.devices is not None:
-            numbers = integers("Mesh", "devices", self.devices)
-            if sorted(numbers) != list(range(self.size)):
+    def __init__(
+        self, axes: AxesLike, devices: Sequence[int] | None = None, name: str = "mesh"
+    ) -> None:
+        pairs = _axes(axes)
+        _check_name("name", name)
+        if devices is not None:
+            numbers = integers("Mesh", "devices", devices)
+            default = tuple(range(prod([size for _, size in pairs])))
+            if sorted(numbers) != list(default):
                 raise ShapeInferenceError(
-                    f"devices must be a permutation of the numbers from 0 to {self.size - 1}",
+                    f"devices must be a permutation of the numbers from 0 to {len(default) - 1}",
                     got=brief(list(numbers)),
                     op="Mesh",
                 )
             # Shardy omits the default order.
-            is_default = numbers == tuple(range(self.size))
-            object.__setattr__(self, "devices", None if is_default else numbers)
+            devices = None if numbers == default else numbers
+        set_fields(self, pairs, devices, name)
 
     @property
     def axis_names(self) -> tuple[str, ...]:
@@ -174,9 +176,8 @@ def _entry(mesh: Mesh, value: Any) -> tuple[str, ...]:
     raise error_of(OperandError, "Mesh.sharding", rule, fix, got=brief(value))
 
 
-@without_internal_frames
-@dataclass(frozen=True, slots=True)
-class MeshSharding(Displayed):
+@bundle
+class MeshSharding(Displayed, Bundle):
     """A sharding of an array over the devices of a mesh, returned by `Mesh.sharding`.
 
     Attributes:
@@ -198,18 +199,16 @@ class MeshSharding(Displayed):
     """
 
     mesh: Mesh
-    dimensions: tuple[tuple[str, ...], ...] = ()
+    dimensions: tuple[tuple[str, ...], ...]
 
-    def __post_init__(self) -> None:
-        mesh = self.mesh
+    def __init__(self, mesh: Mesh, dimensions: Sequence[Entry] = ()) -> None:
         if not isinstance(mesh, Mesh):
             rule = "mesh must be an xb.Mesh"
             raise error_of(OperandError, "MeshSharding", rule, got=brief(mesh))
-        dimensions: tuple[Entry, ...] = self.dimensions
         if not isinstance(dimensions, (list, tuple)):
             rule = "dimensions must be a list or tuple"
             raise error_of(OperandError, "MeshSharding", rule, got=brief(dimensions))
-        object.__setattr__(self, "dimensions", tuple([_entry(mesh, d) for d in dimensions]))
+        set_fields(self, mesh, tuple([_entry(mesh, d) for d in dimensions]))
         used: set[str] = set()
         for axis in chain.from_iterable(self.dimensions):
             if axis not in mesh.axis_names:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from builder.errors import (
     OperandError,
@@ -37,11 +37,13 @@ from builder.types.layout import (
     in_order,
     int_or_none,
     parse_layout,
-    physical,
     read_layout,
 )
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
 from builder.types.text_reader import TextReader
+
+if TYPE_CHECKING:
+    from builder.types.physical import LayoutFault, Physical
 
 T = TypeVar("T")
 
@@ -210,7 +212,7 @@ class ArrayShape(ExplainsAttributes):
         """
         count = self._element_count("padded_byte_size")
         if self.layout is not None:
-            count = physical(self.dimensions, self.layout).size
+            count = self._physical(self.layout).size
         return -(-count * self.element_size_in_bits // 8)
 
     @without_internal_frames
@@ -257,7 +259,7 @@ class ArrayShape(ExplainsAttributes):
             interned = _INTERNED.find(key)
             if interned is not None:
                 return interned
-            fault = _layout_fault(layout, self)
+            fault = self._layout_fault(layout)
             if fault is not None:
                 raise ShapeInferenceError(
                     fault.message,
@@ -266,6 +268,13 @@ class ArrayShape(ExplainsAttributes):
                     dimension=fault.dimension,
                 )
         return intern_array(self.element_type, self.dimensions, self.dynamic_dimensions, layout)
+
+    def _physical(self, layout: Layout) -> Physical:
+        return extension("builder.types.physical", "physical", self.dimensions, layout)
+
+    def _layout_fault(self, layout: Layout) -> LayoutFault | None:
+        """Return why a layout does not fit, or None if it does."""
+        return extension("builder.types.physical", "layout_fault", layout, self)
 
     def dimension_text(self, dimension: int) -> str:
         """Return the text of one dimension: "3", "<=3" or "?"."""
@@ -505,76 +514,6 @@ def _integer(size: Any, element_type: PrimitiveType) -> int:
             op="shape",
         )
     return number
-
-
-class _LayoutFault(NamedTuple):
-    """The reason why a layout does not fit a shape.
-
-    Attributes:
-        message: the broken rule, and the values that break it.
-        part: the name of the `Layout` argument that breaks the rule.
-        item: the index of the wrong entry, if that argument is a sequence.
-        dimension: the dimension number that the message is about, or None.
-    """
-
-    message: str
-    part: str
-    item: int = 0
-    dimension: int | None = None
-
-
-def _layout_fault(layout: Layout, shape: ArrayShape) -> _LayoutFault | None:
-    """Return why `layout` does not fit `shape`, or None if it does."""
-    rank = len(layout.minor_to_major)
-    if rank != shape.rank:
-        return _LayoutFault(
-            f"{brief(layout)} orders {rank} dimension{'' if rank == 1 else 's'}, "
-            f"{shape} has {shape.rank}",
-            "minor_to_major",
-        )
-    if layout.is_order_only:
-        return None
-    bits, element = layout.element_size_in_bits, shape.element_type
-    if bits and bits < element.bits:
-        return _LayoutFault(
-            f"element_size_in_bits can't be smaller than the {element.bits} bits of an element "
-            f"of {element}, got {bits}",
-            "element_size_in_bits",
-        )
-    if bits and (8 % bits if bits < 8 else bits % 8):
-        return _LayoutFault(
-            f"element_size_in_bits must be 1, 2, 4 or a multiple of 8, got {bits}",
-            "element_size_in_bits",
-        )
-    for dimension, padded in enumerate(layout.padded_dimensions or ()):
-        if padded < shape.dimensions[dimension]:
-            return _LayoutFault(
-                f"padded_dimensions can't be smaller than the dimensions, got {padded} "
-                f"for dimension {dimension} of {without_layout(shape)}",
-                "padded_dimensions",
-                dimension,
-                dimension,
-            )
-    return _buffer_fault(layout, shape) if shape.is_bounded else None
-
-
-def _buffer_fault(layout: Layout, shape: ArrayShape) -> _LayoutFault | None:
-    """Return the fault of the first part of the layout that makes the buffer too large, or None."""
-    form = physical(shape.dimensions, layout)
-    if form.size <= MAX_ELEMENTS:
-        return None
-    counts = [
-        ("padded_dimensions", 0, prod(form.ordered)),
-        *(("tiles", i, prod(tiling.after)) for i, tiling in enumerate(form.tilings)),
-        ("tail_padding_alignment_in_elements", 0, form.size),
-    ]
-    part, index = next((part, i) for part, i, count in counts if count > MAX_ELEMENTS)
-    return _LayoutFault(
-        f"the buffer of {without_layout(shape)} with {brief(layout)} has {brief(form.size)} "
-        "elements, padding included, more than 2**63 - 1",
-        part,
-        index,
-    )
 
 
 @without_internal_frames
@@ -892,7 +831,7 @@ class _Parser(TextReader):
         if self.token != "{":
             return shape
         layout, places = read_layout(self)
-        fault = _layout_fault(layout, shape)
+        fault = shape._layout_fault(layout)
         if fault is not None:
             raise ShapeTextError(
                 fault.message,

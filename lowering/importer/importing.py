@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +14,7 @@ from builder.graph.aliasing import leaf_indices
 from builder.graph.calls import explained
 from builder.graph.computation import XlaComputation
 from builder.graph.xla_op import XlaOp
+from builder.support.collector import collector_paused
 from builder.support.names import UniqueNames
 from builder.types.shape import (
     ArrayShape,
@@ -53,26 +52,6 @@ from lowering.stablehlo.lower import lower
 from lowering.stablehlo.module import StablehloModule
 from lowering.stablehlo.platforms import PLATFORM_INDEX, PLATFORMS, for_platform
 from lowering.stablehlo.sources import ModuleSource, module_of, path_of
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause Python's garbage collector.
-
-    Use this around code that creates many objects and retains nearly all of them: the collector
-    would traverse them repeatedly and free none.
-
-    All threads share the collector. If two threads pause the collector, the thread that paused it
-    first also enables it again. A collector that was disabled before stays disabled.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
 
 _BESIDE_FUNCTIONS: Final = frozenset(("sdy.mesh",))
 """The operations, besides func.func, that a module may have at the top level."""

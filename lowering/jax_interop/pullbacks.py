@@ -34,9 +34,9 @@ from builder.inspection.equivalence import value_key
 from builder.ops.host import observers
 from builder.rewriting.copying import copy_op
 from builder.schema import Trait, opcodes_with
+from builder.support.collector import collector_paused
 from builder.types.shape import ArrayShape, Shape, TokenShape, TupleShape, leaves
 from lowering.errors import LoweringError
-from lowering.importer.importing import collector_paused
 from lowering.jax_interop.equations import (
     Equation,
     RetracedFunction,

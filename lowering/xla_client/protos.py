@@ -95,7 +95,7 @@ class PaddingConfig:
     def new(self) -> xb.PaddingConfig:
         """Return the value for the new API."""
         return xb.PaddingConfig(
-            [(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in self.dimensions]  # type: ignore[arg-type]  # triples are converted
+            [(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in self.dimensions]
         )
 
 

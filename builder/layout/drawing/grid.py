@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builder.layout.indexing import Number, combined, layout_of, physical_of, ravel, tiled, unravel
-from builder.types.layout import Physical
+from builder.types.physical import Physical
 from builder.types.shape import ArrayShape
 
 COLOURS: Final = 6

@@ -9,7 +9,7 @@ from layouts import SIZES, in_memory, random_layouts
 from tables import each_row
 
 import builder as xb
-from builder.types.layout import physical
+from builder.types.physical import physical
 
 
 @given(st.data())

@@ -285,10 +285,10 @@ the list names. In microseconds per op:
 - A call copies NumPy arrays, so that the caller may modify them at once. jax.jit called with copies
   of two small arrays takes 1.23 times as long as with the arrays themselves; an executable adds the
   look-up of the arrays as given.
-- 35 ms was the goal of the import of builder. Reading 80 modules takes a quarter of it, and finding
-  them a twentieth; making 15 dataclasses takes a sixth, 22 named tuples and 18 enumerations a
-  tenth; the garbage collector takes a twelfth. The rest is spread over 121 opcodes. The bodies of
-  ops, which took a sixth, are compiled before (`builder/ops/bodies.py`).
+- The target of the import of builder is 35 ms on a machine where NumPy takes 50. Reading 78 modules
+  takes more than a quarter of it, and finding them a twentieth; 20 named tuples and 18 enumerations
+  take a tenth, and the garbage collector, which is paused until the end, a twelfth. The rest is
+  spread over 121 opcodes.
 """
 
 _MIN_ROUNDS: Final = 3

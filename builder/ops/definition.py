@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from binascii import crc32
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from textwrap import indent
@@ -122,7 +121,7 @@ def _made(
     for parameter in names:
         annotation = declared.__annotations__[parameter]
         if parameter in given and given[parameter] is None:
-            form += "-"
+            form += "u"
         elif _takes_many(declared) and parameter == names[-1]:
             form += "v"
         elif parameter in operands or annotation == "XlaOp":
@@ -131,7 +130,7 @@ def _made(
             form += "m"
         elif parameter in given:
             may_be_none = defaults[parameter] is None or annotation.endswith("| None")
-            form += "?" if may_be_none else "a"
+            form += "n" if may_be_none else "a"
         else:
             raise ValueError(f"{name}: {parameter} is neither an operand nor an attribute")
     constants: dict[str, Any] = {
@@ -151,7 +150,8 @@ def _made(
 
     constants["need"] = need
     if by is not None:
-        return made(declared, _converting(form, "by"), {**constants, "by": by})
+        body = partial(_converting, form, "by")
+        return made(declared, f"{form}_by", body, {**constants, "by": by})
     constants["opcode"] = schema.opcode
     constants["table"] = SignatureTable[Any]()
     if attributes is None:
@@ -159,11 +159,15 @@ def _made(
     else:
         taken = _taking(attributes, [*names, "op", "result"])
     constants["plan"] = _planner(name, names, rule, taken)
-    return made(declared, _converting(form, ""), constants)
+    return made(declared, form, partial(_converting, form, ""), constants)
 
 
 def made(
-    declared: Callable[..., Any], body: str, constants: Mapping[str, Any], instead: str = ""
+    declared: Callable[..., Any],
+    form: str,
+    body: Callable[[], str],
+    constants: Mapping[str, Any],
+    instead: str = "",
 ) -> FunctionType:
     """Return the function with the signature and the docstring of `declared`, and another body.
 
@@ -171,7 +175,8 @@ def made(
 
     Args:
         declared: a function with only a docstring.
-        body: Python code. The parameters are p0, p1, ...
+        form: the name of the body; with the numbers of parameters, it determines the body.
+        body: returns the body as Python code. The parameters are p0, p1, ...
         constants: the objects that the body uses, besides those of `_SHARED`.
         instead: the fix in errors for unknown arguments that correspond to no parameter.
     """
@@ -218,7 +223,8 @@ def made(
         correct(error, function, *given(values), users_frame(frame))
         return error
 
-    make = _template(body, count, code.co_kwonlyargcount, takes_many, tuple(constants))
+    signature = count, code.co_kwonlyargcount, takes_many, tuple(constants)
+    make = _template(form, signature, body)
     template = make(**constants, wrong=wrong, explained=explained)
     function = FunctionType(
         template.__code__.replace(
@@ -341,14 +347,13 @@ def _places(
     return first, [(key, names.index(key)) for key in [*parameters][first:] if key in names]
 
 
-@cache  # there are few forms
 def _converting(form: str, by: str) -> str:
     """Return the body of the functions of one form, which differ in constants only.
 
     Args:
         form: a letter for each parameter: o for an operand, m for many operands, v for many
-            operands that are arguments or one list, a for an attribute, ? for an attribute that
-            may be None, - for a parameter without conversion.
+            operands that are arguments or one list, a for an attribute, n for an attribute that
+            may be None, u for a parameter without conversion.
         by: the function that records; "" to infer the shape and record.
     """
     arguments = ", ".join(f"p{number}" for number in range(len(form)))
@@ -364,8 +369,8 @@ def _converting(form: str, by: str) -> str:
             lines.append(f"{p} = need_ops(name, names[{number}], {listed})")
         elif kind == "m":
             lines.append(f"{p} = need_ops(name, names[{number}], {p})")
-        elif kind in "a?":
-            guard = f"if {p} is not None: " if kind == "?" else ""
+        elif kind in "an":
+            guard = f"if {p} is not None: " if kind == "n" else ""
             lines.append(f"{guard}{p} = convert{number}(name, names[{number}], {p})")
         many = f"tuple([op.shape for op in {p}])"
         key.append({"o": f"{p}.shape", "m": many, "v": many}.get(kind, p))
@@ -374,7 +379,7 @@ def _converting(form: str, by: str) -> str:
         return "\n".join([*lines, f"return {by}(name, {arguments})"])
     listed = ", ".join(key)
     # A tuple that adds nothing to a shape would only have to be made and hashed.
-    signature = {"o": listed, "o?": f"{key[0]} if p1 is None else ({listed})"}.get(
+    signature = {"o": listed, "on": f"{key[0]} if p1 is None else ({listed})"}.get(
         form, f"({listed},)"
     )
     recorded = f"opcode, found[0], ({', '.join(operands)},), found[1]"
@@ -393,29 +398,51 @@ def _converting(form: str, by: str) -> str:
     return "\n".join(lines)
 
 
-@cache
-def _template(
-    body: str, positional: int, keywords: int, takes_many: bool, constants: tuple[str, ...]
-) -> Callable[..., FunctionType]:
+Signature = tuple[int, int, bool, tuple[str, ...]]
+"""What a function needs to make a body, besides its statements: the numbers of positional and of
+keyword-only parameters, whether the last one takes all positional arguments, and the constants."""
+
+BODIES: Final[dict[str, tuple[Signature, Callable[[], str]]]] = {}
+"""For each body in use the name of its function, its signature, and a function that returns its
+statements. `tools/write_bodies.py` writes these functions to `builder.ops.bodies`."""
+
+
+def _template(form: str, signature: Signature, body: Callable[[], str]) -> Callable[..., Any]:
     """Return a function that makes the functions with one body.
 
     There are few bodies, and `builder.ops.bodies` has the functions for those of this library, so
     that the import compiles none. The names of the parameters are those of the code object, which
     are replaced later.
     """
+    name = f"body_{form}_{signature[0]}_{signature[1]}"
+    if BODIES.setdefault(name, (signature, body))[0] != signature:
+        raise ValueError(f"{name} has another signature: {signature}")
+    return partial(getattr(bodies, name, None) or _compiled(name), **_SHARED)
+
+
+@cache
+def _compiled(name: str) -> Callable[..., Any]:
+    scope: dict[str, Any] = {}
+    exec(compile(source_of(name), __file__, "exec"), scope)
+    return cast("Callable[..., Any]", scope[name])
+
+
+def source_of(name: str) -> str:
+    """Return the definition of a function in `BODIES`."""
+    (positional, keywords, takes_many, constants), body = BODIES[name]
     parameters = [f"p{number}" for number in range(positional + keywords + takes_many)]
     passed = ", ".join(parameters)
     # Surplus arguments are refused, unless they are operands.
     many = f"*{parameters[-1]}" if takes_many else "*more"
-    signature = [*parameters[:positional], many, *parameters[positional : positional + keywords]]
+    accepted = [*parameters[:positional], many, *parameters[positional : positional + keywords]]
     surplus = "()" if takes_many else "more"
-    source = f"""\
-({", ".join((*constants, "wrong", "explained", *_SHARED))}):
-    def template({", ".join(signature)}, **unknown):
+    return f"""\
+def {name}({", ".join((*constants, "wrong", "explained", *_SHARED))}):
+    def template({", ".join(accepted)}, **unknown):
         if {surplus} or unknown:
             raise wrong(_getframe(), {surplus}, unknown, {passed})
         try:
-{indent(body, " " * 12)}
+{indent(body(), " " * 12)}
         except XlaError as error:
             other = explained(_getframe(), error, {passed})
             if other is not error:
@@ -424,19 +451,7 @@ def _template(
             raise
     return template
 """
-    name = f"body_{crc32(source.encode()):08x}"
-    BODIES[name] = source
-    make = getattr(bodies, name, None)
-    if make is None:
-        scope: dict[str, Any] = {}
-        exec(compile(f"def {name}{source}", __file__, "exec"), scope)
-        make = scope[name]
-    return partial(make, **_SHARED)
 
-
-BODIES: Final[dict[str, str]] = {}
-"""For each body in use the name of its function, which depends on the source, and the source after
-the name. `tools/write_bodies.py` writes them to `builder.ops.bodies`."""
 
 _SHARED: Final[dict[str, Any]] = {
     "XlaError": XlaError,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, NamedTuple, ParamSpec
 
 import numpy as np
@@ -129,6 +128,9 @@ MATH_H: Final = "XLA's client library, math.h"
 """The `Schema.section` of functions that XLA's client library composes from several ops."""
 
 
+NO_TYPES: Final[Mapping[str, ElementTypes]] = {}
+
+
 class _Missing(enum.Enum):
     MISSING = "MISSING"
 
@@ -248,7 +250,6 @@ class Monoid(NamedTuple):
     is_infix: bool = True
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Schema:
     """The description of an opcode.
 
@@ -278,40 +279,71 @@ class Schema:
         computations: the names of `computation_attributes`.
     """
 
-    opcode: str
-    operands: str
-    attributes: tuple[Attribute | Group, ...] = ()
-    _: KW_ONLY
-    cpp_name: str = ""
-    section: str = ""
-    element_types: Mapping[str, ElementTypes] = field(default_factory=dict)
-    result: ResultType | None = None
-    first_size: int | None = None
-    equal_sizes: EqualSizes = no_equal_sizes
-    hlo: str = ""
-    stablehlo: str = ""
-    synonyms: tuple[str, ...] = ()
-    traits: Trait = Trait.NONE
-    monoid: Monoid | None = None
-    cost: CostClass = CostClass.DATA_MOVEMENT
-    tolerance: Tolerance = EXACT
-    value_attributes: tuple[Attribute, ...] = field(init=False)
-    frontend_attributes: tuple[Attribute, ...] = field(init=False)
-    computation_attributes: tuple[Attribute, ...] = field(init=False)
-    computations: tuple[str, ...] = field(init=False)
+    __slots__ = (
+        "attributes",
+        "computation_attributes",
+        "computations",
+        "cost",
+        "cpp_name",
+        "element_types",
+        "equal_sizes",
+        "first_size",
+        "frontend_attributes",
+        "hlo",
+        "monoid",
+        "opcode",
+        "operands",
+        "result",
+        "section",
+        "stablehlo",
+        "synonyms",
+        "tolerance",
+        "traits",
+        "value_attributes",
+    )
 
-    def __post_init__(self) -> None:
-        self.cpp_name = self.cpp_name or "".join(map(str.capitalize, self.opcode.split("_")))
-        self.section = self.section or self.cpp_name
-        self.hlo = self.hlo or self.opcode.replace("_", "-")
-        self.stablehlo = self.stablehlo or f"stablehlo.{self.opcode}"
-        attributes = [a for a in self.attributes if isinstance(a, Attribute)]
-        self.value_attributes = tuple(a for a in attributes if not isinstance(a.kind, Computation))
-        self.frontend_attributes = tuple(a for a in attributes if a.frontend)
-        self.computation_attributes = tuple(
-            a for a in attributes if isinstance(a.kind, Computation)
-        )
-        self.computations = tuple(a.name for a in self.computation_attributes)
+    def __init__(
+        self,
+        opcode: str,
+        operands: str,
+        attributes: tuple[Attribute | Group, ...] = (),
+        *,
+        cpp_name: str = "",
+        section: str = "",
+        element_types: Mapping[str, ElementTypes] = NO_TYPES,
+        result: ResultType | None = None,
+        first_size: int | None = None,
+        equal_sizes: EqualSizes = no_equal_sizes,
+        hlo: str = "",
+        stablehlo: str = "",
+        synonyms: tuple[str, ...] = (),
+        traits: Trait = Trait.NONE,
+        monoid: Monoid | None = None,
+        cost: CostClass = CostClass.DATA_MOVEMENT,
+        tolerance: Tolerance = EXACT,
+    ) -> None:
+        self.opcode = opcode
+        self.operands = operands
+        self.attributes = attributes
+        self.cpp_name = cpp_name or "".join(map(str.capitalize, opcode.split("_")))
+        self.section = section or self.cpp_name
+        self.element_types = element_types
+        self.result = result
+        self.first_size = first_size
+        self.equal_sizes = equal_sizes
+        self.hlo = hlo or opcode.replace("_", "-")
+        self.stablehlo = stablehlo or f"stablehlo.{opcode}"
+        self.synonyms = synonyms
+        self.traits = traits
+        self.monoid = monoid
+        self.cost = cost
+        self.tolerance = tolerance
+        each = [a for a in attributes if isinstance(a, Attribute)]
+        applied = tuple(a for a in each if isinstance(a.kind, Computation))
+        self.value_attributes = tuple(a for a in each if not isinstance(a.kind, Computation))
+        self.frontend_attributes = tuple(a for a in each if a.frontend)
+        self.computation_attributes = applied
+        self.computations = tuple(a.name for a in applied)
 
     def __repr__(self) -> str:
         return f"Schema({self.opcode!r})"

@@ -322,7 +322,7 @@ def function_of_two_arrays(
         "record_broadcast_op": _record_broadcast_op,
         "record_op": record_op if refuse is None else checked,
     }
-    return cast("F", made(declared, _BODY, constants, instead))
+    return cast("F", made(declared, "two_arrays", lambda: _BODY, constants, instead))
 
 
 def op_of_two_arrays(

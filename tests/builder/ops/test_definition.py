@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
+import pytest
 from scripts import ROOT
 
 import builder as xb
 from builder.ops import bodies
+from builder.ops.definition import made
 
 
 def test_the_committed_bodies_are_current() -> None:
@@ -36,3 +39,11 @@ def test_ops_have_these_bodies() -> None:
     for op in (xb.add, xb.exp, xb.transpose, xb.dot_general):
         assert op.__code__.co_name == op.__name__
         assert op.__code__.co_code in nested
+
+
+def test_bodies_of_one_form_have_one_signature() -> None:
+    def declared(lhs: xb.XlaOp, rhs: xb.XlaOp, broadcast_dimensions: Any = None) -> None:
+        """It has the parameters of `add`, but other constants."""
+
+    with pytest.raises(ValueError, match=r"^body_two_arrays_3_0 has another signature: \(3, 0, "):
+        made(declared, "two_arrays", str, {"opcode": "add"})

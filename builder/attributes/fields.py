@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +12,7 @@ import numpy as np
 
 from builder.checking import integer, integers, refusal
 from builder.errors import XlaError
-from builder.support.bundles import Bundle, set_fields
+from builder.support.bundles import Bundle
 
 B = TypeVar("B")
 
@@ -28,11 +27,9 @@ def set_integers(bundle: Bundle, *values: Any) -> None:
     the class and the field.
     """
     kind = type(bundle).__name__
-    converted = [
-        (integer if field.type == "int" else integers)(kind, field.name, value)
-        for field, value in zip(dataclasses.fields(bundle), values, strict=True)
-    ]
-    set_fields(bundle, *converted)
+    for (name, field), value in zip(bundle.__dataclass_fields__.items(), values, strict=True):
+        convert: Any = integer if field.type == "int" else integers
+        object.__setattr__(bundle, name, convert(kind, name, value))
 
 
 def construct(kind: Callable[..., B], op: str, *values: Any, **named: Any) -> B:

@@ -30,7 +30,9 @@ class Bundle:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return bool(self._values(self) == self._values(other))
+        values = self._values
+        equal: bool = values(self) == values(other)
+        return equal
 
     def __hash__(self) -> int:
         return hash(self._values(self))
@@ -62,5 +64,6 @@ def bundle(cls: type[B]) -> type[B]:
 
 def set_fields(bundle: Bundle, *values: Any) -> None:
     """Set the fields of a bundle, in their order."""
+    set_field = object.__setattr__  # `Bundle.__setattr__` raises
     for name, value in zip(bundle.__match_args__, values, strict=True):
-        object.__setattr__(bundle, name, value)
+        set_field(bundle, name, value)

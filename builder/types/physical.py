@@ -1,7 +1,7 @@
 """The physical form of an array with a layout: its padded sizes, its tiles and its buffer.
 
 It also decides which layouts fit a shape. `builder.types.shape` imports this module when a shape
-has a layout.
+has a layout with more than an order.
 """
 
 from __future__ import annotations
@@ -134,8 +134,6 @@ def layout_fault(layout: Layout, shape: ArrayShape) -> LayoutFault | None:
             f"{shape} has {shape.rank}",
             "minor_to_major",
         )
-    if layout.is_order_only:
-        return None
     bits, element = layout.element_size_in_bits, shape.element_type
     if bits and bits < element.bits:
         return LayoutFault(

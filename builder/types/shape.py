@@ -274,6 +274,8 @@ class ArrayShape(ExplainsAttributes):
 
     def _layout_fault(self, layout: Layout) -> LayoutFault | None:
         """Return why a layout does not fit, or None if it does."""
+        if layout.is_order_only and len(layout.minor_to_major) == self.rank:
+            return None
         return extension("builder.types.physical", "layout_fault", layout, self)
 
     def dimension_text(self, dimension: int) -> str:

@@ -19,7 +19,7 @@ import builder as xb
 import lowering
 from benchmarks.timing import Round, in_turns, spread
 
-__all__ = ["COUNTS", "measure_dispatch"]
+__all__ = ["COUNTS", "call_ratios", "measure_dispatch"]
 
 COUNTS: Final = ((2, 1), (16, 16), (200, 200))
 """Numbers of arguments and results."""
@@ -85,6 +85,17 @@ def measure_dispatch(
         on_progress(f"calls on {count} devices")
         entries.append(_on_several_devices(device.platform, count, rounds, seconds))
     return entries
+
+
+def call_ratios(rounds: int, seconds: float) -> dict[str, float]:
+    """Return the ratios of the least times of calls with two arrays."""
+    pairs = measure_dispatch(COUNTS[:1], rounds=rounds, seconds=seconds, on_progress=lambda _: None)
+    return {
+        f"{entry['kind']} arguments, {name}/jax": us["least"] / entry["us"]["jax"]["least"]
+        for entry in pairs
+        for name, us in entry["us"].items()
+        if name != "jax"
+    }
 
 
 def _on_several_devices(platform: str, count: int, rounds: int, seconds: float) -> dict[str, Any]:

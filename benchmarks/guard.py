@@ -19,12 +19,15 @@ from rich.console import Console
 
 from benchmarks.cold import COLD, GUARDED_SIZE, cold_ratios
 from benchmarks.contenders import contenders
+from benchmarks.dispatch import call_ratios
 from benchmarks.figures import FORMAT, FiguresError, check_writable, read_entries, replace
 from benchmarks.graphs import GRAPHS
+from benchmarks.imports import import_ratios
 from benchmarks.machine import today, versions
 from benchmarks.steps import ratios_of
 from benchmarks.tables import Table, show
 from benchmarks.timing import in_turns
+from benchmarks.tools import process_ratios
 
 __all__ = ["ALLOWED_LOSS", "GUARDED", "RATIOS_FILE", "check", "losses"]
 
@@ -32,12 +35,21 @@ RATIOS_FILE: Final = Path(__file__).with_name("ratios.json")
 ALLOWED_LOSS: Final = 0.30
 """How much larger a ratio may be than the committed one."""
 
-GUARDED: Final = (*GRAPHS, COLD)
-"""The benchmarks with ratios: each graph, and the first build in a fresh process."""
-
 ROUNDS: Final = 5
 TRIES: Final = 3
 _SECONDS: Final = 4.0
+
+_WITHOUT_GRAPH: Final[dict[str, Callable[[int], dict[str, float]]]] = {
+    COLD: lambda size: cold_ratios(size, ROUNDS),
+    "imports": lambda _: import_ratios(ROUNDS),
+    "calls": lambda _: call_ratios(ROUNDS, _SECONDS),
+    "processes": lambda _: process_ratios(ROUNDS, float("inf")),
+}
+"""The ratios of no graph, as functions of a size: the first build in a fresh process, the imports,
+calls with two arrays, and processes that export and inspect a file."""
+
+GUARDED: Final = (*GRAPHS, *_WITHOUT_GRAPH)
+"""The benchmarks with ratios."""
 
 
 def check(
@@ -56,7 +68,7 @@ def check(
         file: the committed ratios.
         console: where to print.
         on_progress: called with a description of each measurement.
-        names: graphs, or "cold"; by default all in the file, or with `update` all that exist.
+        names: those of `GUARDED`; by default all in the file, or with `update` all that exist.
         size: the size of every graph. Without `update` it must be the size in the file.
         update: whether to write the measured ratios to the file instead of comparing them.
         measure: returns the ratios of a graph at a size.
@@ -178,8 +190,8 @@ WITH_TEXT: Final = frozenset({"chain", "lstm"})
 
 def measure_ratios(name: str, size: int) -> dict[str, float]:
     """Return the ratios of a graph, from the least time of each step in several rounds."""
-    if name == COLD:
-        return cold_ratios(size, ROUNDS)
+    if name in _WITHOUT_GRAPH:
+        return _WITHOUT_GRAPH[name](size)
     rounds_of, _ = contenders(GRAPHS[name], size, None, large=name not in WITH_TEXT)
     seconds, _ = in_turns(rounds_of, rounds=ROUNDS, seconds=_SECONDS)
     return ratios_of({step: min(times) for step, times in seconds.items()})
@@ -187,7 +199,9 @@ def measure_ratios(name: str, size: int) -> dict[str, float]:
 
 def _default_size(name: str) -> int:
     """Return a fifth of the graph's default size, which is large enough for ratios."""
-    return GUARDED_SIZE if name == COLD else max(1, GRAPHS[name].default // 5)
+    if name in _WITHOUT_GRAPH:
+        return GUARDED_SIZE if name == COLD else 1
+    return max(1, GRAPHS[name].default // 5)
 
 
 def _versions() -> str:

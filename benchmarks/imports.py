@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from benchmarks.timing import spread
 
-__all__ = ["IMPORTS", "fresh_interpreter", "import_script", "measure_imports"]
+__all__ = ["IMPORTS", "fresh_interpreter", "import_ratios", "import_script", "measure_imports"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -102,6 +102,15 @@ def measure_imports(
             if modules:
                 figures[package]["modules"] = _slowest_modules(python, package, 12)
     return figures
+
+
+def import_ratios(rounds: int) -> dict[str, float]:
+    """Return the least CPU time of each import, relative to that of the package before it."""
+    figures = measure_imports(rounds, lambda _: None)
+    return {
+        f"{package}/{entry['over']}": entry["cpu_ms"]["least"] / entry["over_ms"]["least"]
+        for package, entry in figures.items()
+    }
 
 
 def _slowest_modules(

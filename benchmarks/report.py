@@ -287,7 +287,7 @@ the list names. In microseconds per op:
   look-up of the arrays as given.
 - The target of the import of builder is 35 ms on a machine where NumPy takes 50. Reading 78 modules
   takes more than a quarter of it, and finding them a twentieth; 20 named tuples and 18 enumerations
-  take a tenth, and the garbage collector, which is paused until the end, a twelfth. The rest is
+  take a tenth, and one collection of garbage, when the collector resumes, a fifteenth. The rest is
   spread over 121 opcodes.
 """
 

@@ -78,6 +78,7 @@ RATIOS: Final = (
     ("bytecode", "floor"),
     ("artifact", "floor"),
     ("hlo_text", "floor"),
+    ("import", "floor"),
 )
 """Pairs of dividend and divisor. A larger ratio means a slower xlabuilder. No divisor is one of its
 own times, since an improvement of that time would look like a loss."""

@@ -160,6 +160,16 @@ def _saved(size: int, suffix: str) -> _Measured:
     return f"{SAVED}{suffix}", "lowering.lower", len(computation.ops), save, lambda: lower()[0]
 
 
+def process_ratios(rounds: int, seconds: float) -> dict[str, float]:
+    """Return the ratios of the least times of processes, beside one that lowers with jax."""
+    with tempfile.TemporaryDirectory() as folder:
+        measured = {
+            what: beside(ours, theirs, rounds=rounds, seconds=seconds)["ms"]
+            for what, _, _, ours, theirs in _processes(Path(folder))
+        }
+    return {what: ms["ours"]["least"] / ms["reference"]["least"] for what, ms in measured.items()}
+
+
 _EXPORT: Final = """\
 import builder as xb
 import lowering

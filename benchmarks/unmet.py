@@ -46,6 +46,7 @@ _REFERENCES: Final[dict[str, tuple[_Reference, ...]]] = {
     "record/xla_builder_record": (_WITHOUT_COLLECTOR, _OBJECTS, _XLA_BUILDER),
     "lower": (_CREATE, _READ),
     "lower/floor": (_CREATE, _READ),
+    "import/floor": (_CREATE, _READ),
     "bytecode": (_Reference("write bytecode", ("write",)),),
     "ours/jax": (_OBJECTS_CREATE, _READ),
     "ours/xla_builder": (_OBJECTS_CREATE, _READ),

@@ -118,6 +118,12 @@ def test_both_packages_have_the_version_of_the_changelog() -> None:
     assert attribute == "builder.__version__"  # a literal, so that builds do not import it
 
 
+@pytest.mark.parametrize("before", ["enable", "disable"])
+def test_the_import_leaves_the_garbage_collector_as_it_was(before: str) -> None:
+    program = f"import gc; gc.{before}(); import builder; print(gc.isenabled())"
+    assert run_python("-c", program).stdout == f"{before == 'enable'}\n"
+
+
 def test_a_star_import_has_all_names() -> None:
     program = (
         "from lowering import *\n"
@@ -180,11 +186,16 @@ assert not lowering.to_computation(loaded).diff(computation)
 text = computation.to_hlo_text()
 assert lowering.from_hlo(text).program_shape == computation.program_shape
 assert lowering.to_hlo_proto(computation)
-assert str(computation.stats()) and str(computation.table()) and computation.draw()
+assert str(computation.stats()) and str(computation.table())
+assert computation.draw()._repr_html_()
+computation.draw().save(f"{folder}/model.dot")
+module.save(f"{folder}/model.mlirbc")
 for command in (
     ["inspect", "model.stablehlo"],
     ["convert", "model.stablehlo", "model.mlir"],
     ["convert", "model.stablehlo", "model.hlo"],
+    ["convert", "model.hlo", "model.mlirbc"],
+    ["inspect", "model.hlo"],
     ["diff", "model.stablehlo", "model.mlir"],
     ["draw", "model.mlir", "-o", "model.svg"],
 ):

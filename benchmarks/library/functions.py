@@ -534,8 +534,8 @@ def _sampled(name: str, theirs: Any, like: Argument = _SAMPLES, **options: Any) 
     """Return a distribution whose arguments are a key and the shape of the samples."""
     return Program(
         name,
-        lambda key, p: getattr(lib, name)(key, p.shape),
-        lambda key, p: theirs(_key(key), p.shape, p.dtype),
+        lambda key, p: getattr(lib, name)(lib.fold_in(key, 1), p.shape),
+        lambda key, p: theirs(random.fold_in(_key(key), 1), p.shape, p.dtype),
         (_KEY, like),
         **options,
     )

@@ -1,6 +1,6 @@
 """Attributes of ops: bundles of several fields, and enumerations. One module for each subject.
 
-A bundle is a frozen dataclass with the field names of ``xla_data.proto``. It converts lists to
+A bundle (`builder.support.bundles`) has the field names of ``xla_data.proto``. It converts lists to
 tuples, so that it can be hashed and stored as an op's attribute.
 """
 

@@ -738,8 +738,7 @@ def _keys(words: _Key, sizes: Sequence[int]) -> XlaOp:
 def _computed_once(keys: XlaOp) -> XlaOp:
     """Return keys that XLA computes before the numbers that are drawn with them.
 
-    Otherwise XLA fuses the two, and computes the key again for each number, which takes 13 times as
-    long.
+    Otherwise XLA fuses the two, and computes the key again for each number.
     """
     return optimization_barrier(keys)
 

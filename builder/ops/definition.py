@@ -135,8 +135,8 @@ def _made(
             raise ValueError(f"{name}: {parameter} is neither an operand nor an attribute")
     constants: dict[str, Any] = {
         f"convert{number}": kind.convert
-        for number, kind in enumerate(map(given.get, names))
-        if kind is not None
+        for number, (letter, kind) in enumerate(zip(form, map(given.get, names), strict=True))
+        if letter in "an" and kind is not None
     }
     constants["name"] = name
     # Messages name one of many operands: "operand 0".
@@ -411,8 +411,8 @@ def _template(form: str, signature: Signature, body: Callable[[], str]) -> Calla
     """Return a function that makes the functions with one body.
 
     There are few bodies, and `builder.ops.bodies` has the functions for those of this library, so
-    that the import compiles none. The names of the parameters are those of the code object, which
-    are replaced later.
+    that the import compiles none. A change of a body has no effect before tools/write_bodies.py has
+    run. The names of the parameters are those of the code object, which are replaced later.
     """
     name = f"body_{form}_{signature[0]}_{signature[1]}"
     if BODIES.setdefault(name, (signature, body))[0] != signature:

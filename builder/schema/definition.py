@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, ParamSpec
 
 import numpy as np
@@ -128,7 +129,7 @@ MATH_H: Final = "XLA's client library, math.h"
 """The `Schema.section` of functions that XLA's client library composes from several ops."""
 
 
-NO_TYPES: Final[Mapping[str, ElementTypes]] = {}
+_NO_TYPES: Final[Mapping[str, ElementTypes]] = MappingProxyType({})
 
 
 class _Missing(enum.Enum):
@@ -310,7 +311,7 @@ class Schema:
         *,
         cpp_name: str = "",
         section: str = "",
-        element_types: Mapping[str, ElementTypes] = NO_TYPES,
+        element_types: Mapping[str, ElementTypes] = _NO_TYPES,
         result: ResultType | None = None,
         first_size: int | None = None,
         equal_sizes: EqualSizes = no_equal_sizes,
@@ -338,12 +339,11 @@ class Schema:
         self.monoid = monoid
         self.cost = cost
         self.tolerance = tolerance
-        each = [a for a in attributes if isinstance(a, Attribute)]
-        applied = tuple(a for a in each if isinstance(a.kind, Computation))
-        self.value_attributes = tuple(a for a in each if not isinstance(a.kind, Computation))
-        self.frontend_attributes = tuple(a for a in each if a.frontend)
-        self.computation_attributes = applied
-        self.computations = tuple(a.name for a in applied)
+        single = [a for a in attributes if isinstance(a, Attribute)]
+        self.value_attributes = tuple(a for a in single if not isinstance(a.kind, Computation))
+        self.frontend_attributes = tuple(a for a in single if a.frontend)
+        self.computation_attributes = tuple(a for a in single if isinstance(a.kind, Computation))
+        self.computations = tuple(a.name for a in self.computation_attributes)
 
     def __repr__(self) -> str:
         return f"Schema({self.opcode!r})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import FrozenInstanceError, dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, Never, TypeVar, dataclass_transform
@@ -21,7 +22,7 @@ class Bundle:
     __dataclass_fields__: ClassVar[dict[str, Any]]
     __match_args__: ClassVar[tuple[str, ...]]
 
-    _values: ClassVar[attrgetter[Any]]
+    _values: ClassVar[Any]  # a function that returns the fields of a bundle
 
     def __repr__(self) -> str:
         fields = [f"{name}={getattr(self, name)!r}" for name in self.__match_args__]
@@ -43,8 +44,13 @@ class Bundle:
     def __delattr__(self, name: str) -> Never:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple([getattr(self, name) for name in self.__match_args__])
+    # For copies and pickles, which set attributes otherwise.
+
+    def __getstate__(self) -> list[Any]:
+        return [getattr(self, name) for name in self.__match_args__]
+
+    def __setstate__(self, state: Iterable[Any]) -> None:
+        set_fields(self, *state)
 
 
 B = TypeVar("B", bound=Bundle)
@@ -62,8 +68,8 @@ def bundle(cls: type[B]) -> type[B]:
     return without_internal_frames(made)
 
 
-def set_fields(bundle: Bundle, *values: Any) -> None:
+def set_fields(self: Bundle, *values: Any) -> None:
     """Set the fields of a bundle, in their order."""
     set_field = object.__setattr__  # `Bundle.__setattr__` raises
-    for name, value in zip(bundle.__match_args__, values, strict=True):
-        set_field(bundle, name, value)
+    for name, value in zip(self.__match_args__, values, strict=True):
+        set_field(self, name, value)

@@ -15,7 +15,8 @@ def collector_paused() -> Iterator[None]:
     would traverse them repeatedly and free none.
 
     All threads share the collector. If two threads pause the collector, the thread that paused it
-    first also enables it again. A collector that was disabled before stays disabled.
+    first also enables it again. A collector that was disabled before stays disabled; one that
+    another thread disables in the meantime is enabled.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,18 +1,9 @@
-"""Layouts: dimension order, tiles, element size and memory space; their text and sizes.
+"""Layouts: dimension order, tiles, element size and memory space; their text.
 
 Each part of a layout's text, ``{1,0:T(8,128)(2,1)S(1)}``, is checked as it is read, so that an
 error has its position.
 
-The steps of a layout, here for sizes and in `builder.layout` for elements, are
-
-1. padding: each dimension is padded to its padded size;
-2. order: the dimensions are transposed, the most major first;
-3. tiling, for each tile: dimensions are combined, padded to a multiple of the tile, and split in
-   two, the tile and the index in the tile; the indices are moved to the end;
-4. the tail: the buffer is padded to a multiple of the alignment.
-
-Shapes and Layout: Layout; Tiled layout: Tiling as pad-reshape-transpose; Combining dimensions using
-tiles.
+Shapes and Layout: Layout.
 """
 
 from __future__ import annotations

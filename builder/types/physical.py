@@ -1,7 +1,18 @@
 """The physical form of an array with a layout: its padded sizes, its tiles and its buffer.
 
-It also decides which layouts fit a shape. `builder.types.shape` imports this module when a shape
-has a layout with more than an order.
+The steps of a layout, here for sizes and in `builder.layout` for elements, are
+
+1. padding: each dimension is padded to its padded size;
+2. order: the dimensions are transposed, the most major first;
+3. tiling, for each tile: dimensions are combined, padded to a multiple of the tile, and split in
+   two, the tile and the index in the tile; the indices are moved to the end;
+4. the tail: the buffer is padded to a multiple of the alignment.
+
+`layout_fault` decides whether a layout fits a shape. `builder.types.shape` imports this module for
+the first layout that is not only an order.
+
+Shapes and Layout: Layout; Tiled layout: Tiling as pad-reshape-transpose; Combining dimensions using
+tiles.
 """
 
 from __future__ import annotations

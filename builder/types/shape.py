@@ -211,7 +211,7 @@ class ArrayShape(ExplainsAttributes):
             96
         """
         count = self._element_count("padded_byte_size")
-        if self.layout is not None:
+        if self.layout is not None and not self.layout.is_order_only:
             count = self._physical(self.layout).size
         return -(-count * self.element_size_in_bits // 8)
 

@@ -1,7 +1,7 @@
 """The command `xlabuilder`: inspect, convert, run and compare files of StableHLO and HLO.
 
-Commands of one purpose have a module. They import jax and NumPy when they run, so `--help` and
-usage errors are fast.
+Commands of one purpose have a module. They import NumPy, and jax if they need it, when they run, so
+`--help` and usage errors are fast.
 """
 
 import sys

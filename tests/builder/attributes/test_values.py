@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import pickle
 import sys
+import typing
 from typing import Any
 
 import numpy as np
@@ -64,9 +65,27 @@ class TestBundles:
         assert repr(bundle) == before
         assert not hasattr(bundle, "__dict__")
 
+    def test_type_hints(self, bundle: Any) -> None:
+        names = [field.name for field in dataclasses.fields(bundle)]
+        assert typing.get_type_hints(type(bundle)).keys() >= set(names)
+
     def test_unequal_to_other_types(self, bundle: Any) -> None:
         assert bundle != dataclasses.astuple(bundle)
         assert all(bundle != other for other in BUNDLES if other is not bundle)
+
+
+class Edge(xb.PaddingConfig):
+    """A subclass with other arguments."""
+
+    def __init__(self, low: int) -> None:
+        super().__init__([(low, 0, 0)])
+
+
+def test_subclasses() -> None:
+    edge = Edge(3)
+    copies = [copy.copy(edge), copy.deepcopy(edge), pickle.loads(pickle.dumps(edge))]
+    assert all(type(other) is Edge and other == edge for other in copies)
+    assert edge != xb.PaddingConfig(edge.dimensions)
 
 
 INVALID: list[tuple[Any, tuple[Any, ...]]] = [

@@ -10,8 +10,9 @@ import pytest
 from scripts import ROOT
 
 import builder as xb
-from builder.ops import bodies
-from builder.ops.definition import made
+from builder.ops import bodies, definition
+from builder.schema import Schema
+from builder.schema.kinds import INTEGERS
 
 
 def test_the_committed_bodies_are_current() -> None:
@@ -46,4 +47,16 @@ def test_bodies_of_one_form_have_one_signature() -> None:
         """It has the parameters of `add`, but other constants."""
 
     with pytest.raises(ValueError, match=r"^body_two_arrays_3_0 has another signature: \(3, 0, "):
-        made(declared, "two_arrays", str, {"opcode": "add"})
+        definition.made(declared, "two_arrays", str, {"opcode": "add"})
+
+
+def test_an_operand_may_have_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not converted, so the body is that of other ops of one operand."""
+    monkeypatch.setitem(xb.OPERATIONS, "mirrored", xb.OPERATIONS["real"])  # removed by the fixture
+    schema = Schema("mirrored", "operand")
+
+    @definition.op(schema, lambda operand: operand, family="test", operand=INTEGERS)
+    def mirrored(operand: xb.XlaOp) -> xb.XlaOp:
+        """Return an array like `operand`."""
+
+    assert mirrored.__code__.co_code == xb.real.__code__.co_code

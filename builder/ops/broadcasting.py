@@ -194,6 +194,8 @@ def _degenerate(
     is dynamic. If an operand is unbounded, both operands are broadcast at run time, and a dynamic
     size <=1 can be broadcast, too.
     """
+    if sizes == higher.dimensions and lower.is_static and higher.is_static:
+        return sizes, dynamic  # the usual case: no dimension is degenerate
     at_run_time = not (lower.is_bounded and higher.is_bounded)
     result: list[tuple[int, bool]] = []
     rows = zip(sizes, dynamic, higher.dimensions, higher.dynamic_dimensions, strict=True)

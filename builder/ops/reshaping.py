@@ -281,10 +281,11 @@ def _dimensions(array: ArrayShape) -> zip[tuple[int, bool]]:
 
 
 def _permuted(array: ArrayShape, permutation: Sequence[int]) -> ArrayShape:
+    sizes, dynamic = array.dimensions, array.dynamic_dimensions
     return intern_array(
         array.element_type,
-        tuple([array.dimensions[i] for i in permutation]),
-        tuple([array.dynamic_dimensions[i] for i in permutation]),
+        tuple([sizes[i] for i in permutation]),
+        dynamic if array.is_static else tuple([dynamic[i] for i in permutation]),
     )
 
 

@@ -141,7 +141,7 @@ def test_sizes_ends_and_imports(
     write_report(figures, tmp_path / "docs")
     page = (tmp_path / "docs" / "performance.md").read_text()
     assert figures["machine"]["processor"] in page
-    assert "| builder | import after numpy in at most 0.7 times the import of numpy |" in page
+    assert "| builder | import after numpy in at most 0.75 times the import of numpy |" in page
     plot = tmp_path / "docs" / "performance" / "scaling_chain.svg"
     before = plot.read_bytes()
     write_report(figures, tmp_path / "docs")
@@ -747,7 +747,10 @@ def test_the_budget_is_evaluated_from_the_figures() -> None:
 
 def test_the_targets_of_calls() -> None:
     """Those of NumPy arguments are limits; `lowering.jit` is compared with the executable."""
-    both = {"arguments": 2, "results": 1}
+    both = {"arguments": 16, "results": 1}
+    ratios = {"ours/jax": 1.45, "lowering.jit/jax": 1.45}
+    short = {"arguments": 2, "results": 1, "kind": "NumPy", "ratios": ratios}
+    assert all(r.met for r in evaluate({"dispatch": [short]}))
     us = {name: {"median": 10.0, "low": 9.0, "high": 11.0} for name in ("ours", "jax")}
     entries = [
         {**both, "kind": "device", "us": us, "ratios": {"ours/jax": 1.0}},
@@ -909,10 +912,10 @@ def test_unmet_targets_are_compared_with_references() -> None:
     ]
     assert unmet.constants_note(figures) is None
     # Creating and reading operations both copy the data of constants.
-    full = entry_of(10_000, **us | {"data": 10.0, "jax_trace": 20.0, "jax_lower": 15.0})
+    full = entry_of(10_000, **us | {"data": 10.0, "jax_trace": 15.0, "jax_lower": 15.0})
     tables = {t.title: t for t in unmet.comparisons({"graphs": {"constants": full}})}
     ((*_, create, _, _), (*_, read, _, _)) = tables[
-        "record + lower at least 4.5 times faster than jax"
+        "record + lower at least 4 times faster than jax"
     ].rows
     assert (create, read) == ("17.00", "13.00")
     assert "takes 10.00 us per op" in (unmet.constants_note({"graphs": {"constants": full}}) or "")

@@ -53,7 +53,7 @@ LIMITS: Final = {
 
 MAX_GROWTH: Final = 1.5
 RECORD_TO_OBJECTS: Final = 1.2
-"""The target of recording a million ops. It can't take less time than making as many objects, which
+"""The target of recording a million ops. Most of its time is that of making as many objects, which
 Python's garbage collector visits again and again while there are more and more of them."""
 IMPORT_TO_BASE: Final = {"builder": 0.75, "lowering": 0.4}
 """The targets of imports, relative to the import of the package that each of them needs."""
@@ -63,7 +63,7 @@ LIBRARY_TO_JAX: Final = 1.1
 """The target of a function of the library; its table marks the functions that miss it."""
 PACKED_TO_COPY: Final = 1.1
 """The target of packing. The packed array is new memory, so it is compared with a copy into new
-memory, which takes more than three times as long as one into memory that is used again."""
+memory, which takes about three times as long as one into memory that is used again."""
 SHORT_CALL: Final = 1.5
 """The target of an executable that is called with two NumPy arrays, relative to jax.jit."""
 HOST_CALL: Final = {"ours/jax": 1.3, "lowering.jit/ours": 1.15}
@@ -82,7 +82,10 @@ SCALED_ONCE: Final = ("record", "lower", "legalize", "compile")
 """The steps that do not depend on the number of devices; all others are done for each device."""
 SCALE_TO_JAX: Final = 2.0
 """The target of the steps for each device that are executed often, on the most devices."""
-_OFTEN: Final = ("place shards", "call", "call, NumPy arguments", "read")
+_OFTEN: Final = ("place shards", "place copies", "call", "call, NumPy arguments", "read")
+MAX_SCALED: Final = 1.5
+"""The target of a step for the program on the most devices, relative to the fewest. If jax's step
+takes longer there too, because the process has many threads, the target is jax's growth."""
 PACKED_ELEMENTS: Final = 10_000_000
 """The least number of elements for which packing is compared with a copy: smaller arrays fit into
 caches."""
@@ -203,19 +206,24 @@ def _scale_results(entries: Sequence[dict[str, Any]]) -> Iterator[TargetResult]:
         return
     small, large = entries[0], entries[-1]
     name = f"a sharded program, {large['devices']} devices"
-    growth = {
-        step: sides["ours"]["median"] / small["ms"][step]["ours"]["median"]
-        for step, sides in large["ms"].items()
-    }
+    growth, jax_growth = (
+        {
+            step: sides[side]["median"] / small["ms"][step][side]["median"]
+            for step, sides in large["ms"].items()
+            if side in sides
+        }
+        for side in ("ours", "jax")
+    )
     devices = large["devices"] / small["devices"]
     for text, limit, steps in (
-        ("a step for the program", MAX_GROWTH, [s for s in growth if s in SCALED_ONCE]),
+        ("a step for the program", MAX_SCALED, [s for s in growth if s in SCALED_ONCE]),
         ("a step for each device", devices, [s for s in growth if s not in SCALED_ONCE]),
     ):
         worst = max(steps, key=growth.__getitem__)
-        target = f"{text} at most {limit:g} times that on {small['devices']} devices"
+        target = f"{text} at most {limit:g} times that on {small['devices']} devices (or as jax's)"
         figure = f"{growth[worst]:.2f} times ({worst})"
-        yield TargetResult(name, target, figure, growth[worst] <= limit)
+        met = all(growth[step] <= max(limit, jax_growth.get(step, 0.0)) for step in steps)
+        yield TargetResult(name, target, figure, met)
     ratios = {step: large["ratios"][f"{step}, ours/jax"] for step in _OFTEN}
     worst = max(ratios, key=ratios.__getitem__)
     met = all(no_slower(large["ms"][step], SCALE_TO_JAX) for step in _OFTEN)

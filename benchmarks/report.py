@@ -257,17 +257,17 @@ xlabuilder's own.
 _BOUNDS: Final = """\
 ## What bounds the times
 
-The targets of some graphs are lower than those of the others, because a part of the step that all
-implementations share, or Python, takes most of the time. Some targets are missed for a cause that
-the list names. In microseconds per op:
+The targets of some graphs are less strict than those of the others, because a part of the step that
+all implementations share, or Python, takes most of the time. The tables below are in microseconds
+per op.
 
 - `create + verify` is `ir.Operation.create` for each operation, with all arguments prepared, and
   the verifier. Lowering does not use it: it writes bytecode, which MLIR reads and verifies. The
   floor of lowering is therefore `read the bytecode`.
 - `write bytecode` is MLIR's own writer. xlabuilder appends a checksum to its output.
 - `record, collector off` excludes the time in which Python's garbage collector traverses the
-  existing ops; `collect as many objects` is the collector's time while as many bare objects, with a
-  tuple each, are created. The sum of the two is a lower bound for recording.
+  existing ops. `make as many objects`, which includes the collector, is the time in which as many
+  bare objects, with a tuple each, are created.
 - Targets in microseconds depend on the machine. On one day the same code imported `reducers` from a
   file in 24 and in 38 us per op, while its ratios to the other contenders changed little. The
   target of that import is therefore relative to the floor.
@@ -275,26 +275,25 @@ the list names. In microseconds per op:
   each op of `reducers`. With jax 0.12, the ratio to jax was 5.6 to 7.2 in five runs.
 - Constants are copied into MLIR by every contender that builds a module. {constants}
 - In `shapes`, each signature is new, and is checked rule by rule in Python, so that an error can
-  name the rule. The C++ XlaBuilder checks it in compiled code, and each op again. Recording the
-  same ops with known signatures takes a seventh of the time.
+  name the rule. The C++ XlaBuilder checks it in compiled code, and each op again.
 - On Python 3.11, reading an attribute of an op, a shape or a builder takes 15 ns more, because
   these classes have a `__getattr__`, which returns the error for a name of another library. That is
   0.1 us of recording an op and 0.15 us of lowering it. Later versions of Python do not have this
   cost.
 - A packed array is new memory. A copy into new memory, whose pages the system must provide, takes
-  more than three times as long as a copy into memory that is used again.
-- A call copies NumPy arrays, so that the caller may modify them at once, and jaxlib looks the
-  arrays up as given before. With two small arrays, each of the two takes about a sixth of jax.jit's
-  call. A function that copies before jaxlib's look-up saves half of it in some runs and nothing in
-  others, and slows down calls with arrays on the device.
-- `import builder` takes 30 to 36 ms on Python 3.11 and 34 to 46 on 3.13, because the speed of the
-  machine changes: NumPy takes 50 to 65. Reading 78 modules takes more than a quarter of the time,
-  and finding them a twentieth; 20 named tuples and 18 enumerations take a tenth, and one collection
-  of garbage, when the collector resumes, a fifteenth. The rest is spread over 121 opcodes.
-- A saved executable starts later than one that jax has serialized, because `import lowering`
-  follows that of jax, and because the file is checked before jaxlib reads it.
-- The process with 512 devices has 1,800 threads. Lowering a program for them took 1.0 times as long
-  as for 8 in the run on the oldest versions, and 1.5 times in that on the newest.
+  about three times as long as a copy into memory that is used again.
+- A call copies NumPy arrays, so that the caller may modify them at once. jaxlib first looks up the
+  caller's arrays, before they are copied. With two small arrays, the copies and the look-up each
+  add about a sixth of jax.jit's time. A function that copies before the look-up saves half of the
+  look-up in some runs and nothing in others, and slows down calls with arrays on the device.
+- `import builder` takes 30 to 37 ms on Python 3.11 and 34 to 47 on 3.13, where NumPy takes 50 to 66
+  in the same runs. Reading 78 modules takes more than a quarter of the time, and finding them a
+  twentieth; 20 named tuples and 18 enumerations take a tenth, and one collection of garbage, when
+  the collector resumes, a fifteenth. The rest is the definitions of 121 opcodes.
+- A saved executable starts later than one that jax has serialized, because the process imports
+  `lowering` in addition to jax, and because the file is checked before jaxlib reads it.
+- A process with 512 virtual devices has 1,800 threads. All steps for a program take longer in it,
+  those of jax too, which do not depend on the number of devices either.
 """
 
 _MIN_ROUNDS: Final = 3

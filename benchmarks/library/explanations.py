@@ -84,12 +84,12 @@ _CAUSES: Final = (
         "The rewrite `top_k_of_short_floats` sorts, because XLA's top_k changes NaNs.",
     ),
     Cause(
-        COLUMNS,
+        (*_SMALL, "f32 large"),
         ("set_matrix_diagonal",),
         "XLA runs programs of up to about 1,000 floating-point operations in the calling thread. "
         "A select of 1,024 elements runs in another one, jax's scatter of 32 elements does not. "
-        "For large matrices, a select takes as long as an addition, and jax's scatter as long as a "
-        "copy, which is faster.",
+        "For large matrices of f32, a select takes as long as an addition, and jax's scatter as "
+        "long as a copy, which is faster.",
     ),
     Cause(
         ("f32 small", "f32 large"),
@@ -99,9 +99,14 @@ _CAUSES: Final = (
     ),
     Cause(
         _SMALL,
-        ("indices_along", "matmul"),
-        "Nearly all of the time is the call itself, which takes up to 1 us more or less from one "
+        ("indices_along",),
+        "Nearly all of the 7 us is the call itself, which takes up to 1 us more or less from one "
         "program to another.",
+    ),
+    Cause(
+        ("bf16 small",),
+        ("matmul",),
+        "XLA compiles the same program for both, and the fastest rounds of both take equally long.",
     ),
     Cause(
         _SMALL,

@@ -531,7 +531,10 @@ _MATRICES: Final = (
 
 
 def _sampled(name: str, theirs: Any, like: Argument = _SAMPLES, **options: Any) -> Program:
-    """Return a distribution whose arguments are a key and the shape of the samples."""
+    """Return a distribution whose arguments are a key and the shape of the samples.
+
+    The key is derived, as in programs; XLA must not derive it again for each sample.
+    """
     return Program(
         name,
         lambda key, p: getattr(lib, name)(lib.fold_in(key, 1), p.shape),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from weakref import ref
 
 import jax
 import numpy as np
@@ -143,13 +144,22 @@ def are_same(arrays: Sequence[Any], values: Sequence[Any], *, allow_numpy: bool 
     )
 
 
-def direct_call(loaded: Any, steps: Steps) -> Callable[..., Any] | None:
+def direct_call(
+    loaded: Any, steps: Steps, owner: ref[Executable] | None
+) -> Callable[..., Any] | None:
     """Return a jaxlib function that executes the program, if possible without the Python steps.
 
     The first call with jax.Arrays of some description (count, type, sizes, device, memory layout,
     not deleted) executes the steps. For later calls with the same description jaxlib executes the
     program without Python. A call with NumPy arrays copies them, and calls a second function of
     jaxlib, which transfers the copies. Return None if every call needs the steps.
+
+    Args:
+        loaded: the LoadedExecutable.
+        steps: the Python steps of a call.
+        owner: the executable, if its `__call__` may be replaced. The call after one with NumPy
+            arrays is likely to have some, too: `call_with_copies` saves jaxlib's look-up of the
+            caller's arrays, a tenth of a call with two arrays.
     """
     results = steps.direct_results
     if results is None:
@@ -167,6 +177,9 @@ def direct_call(loaded: Any, steps: Steps) -> Callable[..., Any] | None:
             elif from_host is not None:
                 copies = copy_numpy(args)
                 if copies is not None and copies is not args:
+                    executable = None if owner is None else owner()
+                    if executable is not None:
+                        executable.__call__ = call_with_copies
                     return from_host(*copies), None, False
             arrays = steps.prepare(args)
             result = steps.run(arrays)
@@ -180,6 +193,22 @@ def direct_call(loaded: Any, steps: Steps) -> Callable[..., Any] | None:
         # jaxlib compares the dtypes and sizes of NumPy arrays, except of arrays that it truncates.
         is_reusable = are_same(arrays, args, allow_numpy=True)
         return steps.run(arrays), data if is_reusable else None, False
+
+    def call_with_copies(*args: Any, **by_name: Any) -> Any:
+        assert owner is not None
+        assert from_host is not None
+        copies = None if by_name else copy_numpy(args)
+        try:
+            if copies is not None and copies is not args:
+                return from_host(*copies)
+            executable = owner()
+            if executable is None:  # only this function of it is still in use
+                return steps(*args, **by_name)
+            executable.__call__ = executable._direct
+            return executable._direct(*args, **by_name)
+        except Exception as error:
+            remove_internal_frames(error)
+            raise
 
     from_host = execution.array_caller(name, call_with_numpy) if accepts_numpy(steps) else None
     return execution.array_caller(name, call_with_arrays)
@@ -277,27 +306,30 @@ class Executable(CompiledProgram):
             FloatingPointError: a result contains a NaN or an infinity, and jax's ``debug_nans`` or
                 ``debug_infs`` is on.
         """,
+        "_direct": "",
         "_steps": "",
         "device": "",
     }
 
     __call__: Callable[..., Any]
+    _direct: Callable[..., Any]  # the first `__call__`; see `direct_call`
     # A slot with a function of jaxlib's: a Python method would make every call slower.
 
     def __init__(self, loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> None:
         super().__init__(loaded, info, devices)
         (self.device,) = devices
         self._steps = steps = Steps(loaded, info, self.device)
-        direct = direct_call(loaded, steps)
-        if direct is None:
-            self.__call__ = steps
-        elif info.donated or not is_host(self.device) or may_lack_memory(steps.needed):
-            self.__call__ = translating_errors(direct, steps)
-        else:
-            # jaxlib itself raises no error here: it checks for deleted arrays, and there is memory.
-            self.__call__ = direct
+        # Otherwise jaxlib itself raises no error: it checks for deleted arrays, and has memory.
+        may_fail = info.donated or not is_host(self.device) or may_lack_memory(steps.needed)
+        is_replaced = not may_fail and info.tree is None
+        call = direct_call(loaded, steps, ref(self) if is_replaced else None)
+        if call is None:
+            call = steps
+        elif may_fail:
+            call = translating_errors(call, steps)
         if info.tree is not None:
-            self.__call__ = self._calling_with(info.tree)
+            call = self._calling_with(info.tree)
+        self.__call__ = self._direct = call
 
     def _calling_with(self, tree: CallTree) -> Callable[..., Any]:
         """Return a function that takes the jax function's arguments and executes the program.

@@ -112,7 +112,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
         self._options = options
         self._counts = counts
         self._cache = JitCache(self.name)
-        self._call = self._caller()
+        self._direct = self._call = self._caller()
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, /, *args: Any, **by_name: Any) -> Any:
@@ -135,6 +135,18 @@ class JittedFunction(Displayed, ExplainsAttributes):
             remove_internal_frames(error)
             raise
 
+    def _call_with_copies(self, /, *args: Any, **by_name: Any) -> Any:
+        """Call the function after a call with NumPy arrays, as this one is likely to have some.
+
+        It saves jaxlib's look-up of the caller's arrays, as in `direct_call`.
+        """
+        caller = None if by_name else self._cache.callers.get(((), len(args)))
+        copies = None if caller is None else copy_numpy(args)
+        if caller is None or copies is None or copies is args:
+            self._call = self._direct
+            return self._direct(*args, **by_name)
+        return caller(*copies)
+
     def _call_uncached(
         self, static: tuple[Any, ...], static_key: tuple[Any, ...], /, *args: Any, **by_name: Any
     ) -> execution.Missed:
@@ -147,12 +159,14 @@ class JittedFunction(Displayed, ExplainsAttributes):
                 static arguments.
         """
         callers = self._cache.callers
+        signature = self._signature
         flat_key = static_key, len(args)
         if not by_name and (caller := callers.get(flat_key)) is not None:
             copies = copy_numpy(args)
             if copies is not None and copies is not args:
+                if self._call is self._direct and not signature.has_static:
+                    self._call = self._call_with_copies
                 return caller(*copies), None, False
-        signature = self._signature
         passed = None
         positional = args
         if by_name or (len(args) != signature.count and not signature.has_static):
@@ -297,7 +311,7 @@ class JittedFunction(Displayed, ExplainsAttributes):
     def cache_clear(self) -> None:
         """Remove all recordings and executables from the cache."""
         self._cache.clear()
-        self._call = self._caller()
+        self._direct = self._call = self._caller()
 
     # Callers
 

@@ -229,3 +229,54 @@ def test_executables_are_freed_without_the_collector():
         assert len(client.live_executables()) == before
     finally:
         gc.enable()
+
+
+def test_the_call_after_one_with_numpy_arrays_copies_first():
+    made = sums()
+    direct = made.__call__
+    made(put(), put())
+    assert made.__call__ is direct
+    mine = X.copy()
+    made(mine, X)
+    copying = made.__call__
+    assert copying is not direct
+    result = made(mine, put())
+    mine[:] = 0  # the program has a copy
+    assert np.array_equal(result, X + X)
+    assert made.__call__ is copying
+    assert np.array_equal(made(y=X, x=put()), X + X)  # by name, and then with jax.Arrays
+    assert made.__call__ is direct
+    assert np.array_equal(copying(put(), put()), X + X)
+    del made
+    for y in (X, put()):
+        assert np.array_equal(copying(X, y), X + X)
+    assert np.array_equal(copying(put(), put()), X + X)  # without the executable
+
+
+def test_wrong_arguments_after_numpy_arrays():
+    made = sums()
+    made(X, X)
+    for wrong in [(X,), (X[:2], X), (X, X.astype(np.int32)), (None, X), (put(X[:2]), put())]:
+        made(X, X)
+        with pytest.raises(ArgumentError) as caught:
+            made(*wrong)
+        assert caught.traceback[-1].path.name == "test_direct_calls.py"
+
+
+def test_jitted_functions_after_numpy_arrays():
+    @lowering.jit
+    def added(x, y):
+        return x + y
+
+    for x in (*kinds_of_arguments(), *kinds_of_arguments()):
+        added(X, X)
+        assert np.array_equal(added(x, X), X + X)
+        assert np.array_equal(added(X, y=x), X + X)
+        assert np.array_equal(jax.jit(added)(x, X), X + X)
+    added(X, X)
+    assert np.array_equal(added(X[0], X[1]), X[0] + X[1])
+    b = xb.XlaBuilder()
+    added(X, X)
+    assert added(b.parameter(xb.f32[3, 4]), X).shape == xb.f32[3, 4]
+    added.cache_clear()
+    assert np.array_equal(added(X, X), X + X)

@@ -64,8 +64,6 @@ LIBRARY_TO_JAX: Final = 1.1
 PACKED_TO_COPY: Final = 1.1
 """The target of packing. The packed array is new memory, so it is compared with a copy into new
 memory, which takes about three times as long as one into memory that is used again."""
-SHORT_CALL: Final = 1.5
-"""The target of an executable that is called with two NumPy arrays, relative to jax.jit."""
 HOST_CALL: Final = {"ours/jax": 1.3, "lowering.jit/ours": 1.15}
 """The targets of calls with NumPy arrays. xlabuilder copies the arrays, and jax does not.
 `lowering.jit` also looks up the program of the arguments' types, which takes a tenth of a call with
@@ -160,7 +158,7 @@ def _call_results(entries: Sequence[dict[str, Any]]) -> Iterator[TargetResult]:
             figure = f"{ratios['ours/jax']:.2f} times"
             yield TargetResult(call, target, figure, no_slower(entry["us"]))
         elif entry["kind"] == "NumPy":
-            limit = SHORT_CALL if entry["arguments"] <= 2 else HOST_CALL["ours/jax"]
+            limit = HOST_CALL["ours/jax"]
             target = f"an executable at most {limit:g} times jax.jit's"
             ratio = ratios["ours/jax"]
             name = f"{call}, NumPy arguments"

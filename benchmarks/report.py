@@ -282,10 +282,9 @@ per op.
   cost.
 - A packed array is new memory. A copy into new memory, whose pages the system must provide, takes
   about three times as long as a copy into memory that is used again.
-- A call copies NumPy arrays, so that the caller may modify them at once. jaxlib first looks up the
-  caller's arrays, before they are copied. With two small arrays, the copies and the look-up each
-  add about a sixth of jax.jit's time. A function that copies before the look-up saves half of the
-  look-up in some runs and nothing in others, and slows down calls with arrays on the device.
+- A call copies NumPy arrays, so that the caller may modify them at once. With two small arrays, the
+  copies add about a sixth of jax.jit's time. The first call with NumPy arrays after one with arrays
+  on the device also contains jaxlib's look-up of the caller's arrays.
 - `import builder` takes 30 to 37 ms on Python 3.11 and 34 to 47 on 3.13, where NumPy takes 50 to 66
   in the same runs. Reading 78 modules takes more than a quarter of the time, and finding them a
   twentieth; 20 named tuples and 18 enumerations take a tenth, and one collection of garbage, when

@@ -747,12 +747,7 @@ def test_the_budget_is_evaluated_from_the_figures() -> None:
 
 def test_the_targets_of_calls() -> None:
     """Those of NumPy arguments are limits; `lowering.jit` is compared with the executable."""
-    both = {"arguments": 16, "results": 1}
-    ratios = {"ours/jax": 1.45, "lowering.jit/jax": 1.45}
-    short = {"arguments": 2, "results": 1, "kind": "NumPy", "ratios": ratios}
-    assert all(r.met for r in evaluate({"dispatch": [short]}))
-    short = short | {"ratios": {"ours/jax": 1.55, "lowering.jit/jax": 1.55}}
-    assert [r.met for r in evaluate({"dispatch": [short]})] == [False, True]
+    both = {"arguments": 2, "results": 1}
     us = {name: {"median": 10.0, "low": 9.0, "high": 11.0} for name in ("ours", "jax")}
     entries = [
         {**both, "kind": "device", "us": us, "ratios": {"ours/jax": 1.0}},

@@ -410,7 +410,12 @@ def _check(arguments: Sequence[str], before_graphs: Callable[[], object]) -> int
         prog="python -m benchmarks check",
         description="Compares ratios with benchmarks/ratios.json; fails if one is worse.",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a graph or cold; by default all")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="a graph, cold, imports, calls or processes; by default all",
+    )
     parser.add_argument("--update", action="store_true", help="write the measured ratios")
     parser.add_argument("--file", type=Path, metavar="FILE", help="use another file of ratios")
     parser.add_argument(

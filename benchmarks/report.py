@@ -258,8 +258,8 @@ _BOUNDS: Final = """\
 ## What bounds the times
 
 The targets of some graphs are less strict than those of the others, because a part of the step that
-all implementations share, or Python, takes most of the time. The tables below are in microseconds
-per op.
+all implementations share, or Python, takes most of the time. The list also has the causes of
+targets that are missed. The tables below are in microseconds per op.
 
 - `create + verify` is `ir.Operation.create` for each operation, with all arguments prepared, and
   the verifier. Lowering does not use it: it writes bytecode, which MLIR reads and verifies. The
@@ -270,7 +270,7 @@ per op.
   bare objects, with a tuple each, are created.
 - Targets in microseconds depend on the machine. On one day the same code imported `reducers` from a
   file in 24 and in 38 us per op, while its ratios to the other contenders changed little. The
-  target of that import is therefore relative to the floor.
+  import has therefore a second target, relative to the floor.
 - A reduction is four operations in a module, which MLIR reads and verifies in 1.3 to 2.0 us for
   each op of `reducers`. With jax 0.12, the ratio to jax was 5.6 to 7.2 in five runs.
 - Constants are copied into MLIR by every contender that builds a module. {constants}

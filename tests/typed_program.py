@@ -63,4 +63,4 @@ def refused(b: xb.XlaBuilder, x: xb.XlaOp, c: xb.XlaComputation) -> list[object]
 
 
 def immutable(numbers: xb.DotDimensionNumbers) -> None:
-    numbers.lhs_contracting_dimensions = ()  # type: ignore[misc]
+    numbers.lhs_contracting_dimensions = ()  # type: ignore[misc]  # mypy must refuse it

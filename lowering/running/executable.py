@@ -312,8 +312,9 @@ class Executable(CompiledProgram):
     }
 
     __call__: Callable[..., Any]
-    _direct: Callable[..., Any]  # the first `__call__`; see `direct_call`
     # A slot with a function of jaxlib's: a Python method would make every call slower.
+    _direct: Callable[..., Any]
+    # The first `__call__`, which `direct_call` replaces and restores.
 
     def __init__(self, loaded: Any, info: ProgramInfo, devices: Sequence[jax.Device]) -> None:
         super().__init__(loaded, info, devices)

@@ -8,7 +8,7 @@ import typing as _typing
 
 from builder.support.collector import collector_paused as _collector_paused
 
-with _collector_paused():  # nearly all objects of modules are retained
+with _collector_paused(retained=True):
     from builder.attributes import (
         ChannelHandle as ChannelHandle,
         ChannelType as ChannelType,

@@ -124,6 +124,26 @@ def test_the_import_leaves_the_garbage_collector_as_it_was(before: str) -> None:
     assert run_python("-c", program).stdout == f"{before == 'enable'}\n"
 
 
+@pytest.mark.parametrize(
+    ("before", "generation", "frozen"),
+    [("", 2, False), ("gc.freeze()", 0, True), ("gc.disable()", 0, False)],
+    ids=["moved", "frozen before", "disabled before"],
+)
+def test_the_import_moves_its_objects_to_the_oldest_generation(
+    before: str, generation: int, frozen: bool
+) -> None:
+    program = f"""
+import gc
+gc.collect()
+gc.set_threshold(1_000_000)
+{before}
+import builder
+print([any(o is builder.__dict__ for o in gc.get_objects(g)) for g in range(3)].index(True))
+print(gc.get_freeze_count() > 0)
+"""
+    assert run_python("-c", program).stdout == f"{generation}\n{frozen}\n"
+
+
 def test_a_star_import_has_all_names() -> None:
     program = (
         "from lowering import *\n"

@@ -12,6 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, NoReturn
 
@@ -29,6 +30,7 @@ from builder.types.shape import (
     Shape,
     TupleShape,
     intern_array,
+    static,
 )
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
@@ -203,6 +205,8 @@ def any_dynamic(arrays: Sequence[ArrayShape], sizes: tuple[int, ...]) -> tuple[b
     A dimension is dynamic if its size is unbounded, or if one of `arrays` has a bound in place of
     its size. All arrays have the result's rank.
     """
+    if all(array.is_static for array in arrays):
+        return static(len(sizes))  # the usual case
     return tuple(
         size == UNBOUNDED
         or any(a.dynamic_dimensions[i] and a.dimensions[i] != UNBOUNDED for a in arrays)
@@ -250,6 +254,12 @@ def completed(lists: Mapping[str, tuple[Sequence[Any], Sequence[Any]]]) -> str:
     return f"write {', '.join(shorter)}; the added {entries} nothing"
 
 
+@lru_cache(maxsize=256)
+def numbered(name: str, count: int) -> tuple[str, ...]:
+    """Return the names of operands in messages: "name 0", "name 1", ..."""
+    return tuple([f"{name} {index}" for index in range(count)])
+
+
 class Check:
     """The checks of one op: its name and the shapes of its operands, by argument name.
 
@@ -268,7 +278,8 @@ class Check:
     def numbered(cls, op: str, name: str, shapes: Sequence[Shape], **more: Shape) -> Check:
         """Return a Check for a list of operands; messages call them "name 0", "name 1", ..."""
         check = cls(op)
-        check.shapes = {f"{name} {i}": s for i, s in enumerate(shapes)} | more
+        check.shapes = dict(zip(numbered(name, len(shapes)), shapes, strict=True))
+        check.shapes.update(more)
         return check
 
     def fail(
@@ -351,8 +362,9 @@ class Check:
     def element_type(self, name: str, allowed: TypeSet, *, fix: str | None = None) -> None:
         """Check that the element type of operand `name` is one of `allowed`."""
         text, types = allowed
-        element_type = self.array(name).element_type
+        element_type = self.shapes[name].element_type
         if element_type not in types:
+            self.array(name)
             self.fail(f"{name} must be of {text} type", argument=name, got=element_type, fix=fix)
 
     def element_types(self, allowed: Mapping[str, TypeSet], *, fix: str | None = None) -> None:

@@ -25,7 +25,14 @@ from builder.ops.dynamic import (
 from builder.ops.operands import dimensions_attribute
 from builder.ops.reshaping import broadcast_in_dim, pad_in_dim, reshape
 from builder.types.primitive_type import PrimitiveType, pred, s32
-from builder.types.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, intern_array
+from builder.types.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    Shape,
+    TupleShape,
+    intern_array,
+    of_same_sizes,
+)
 
 
 @overload
@@ -245,6 +252,6 @@ def indices_of(x: XlaOp, element_type: PrimitiveType, dimension: int) -> XlaOp:
     shape = shape_of(x)
     if shape.is_bounded:
         return x.builder.iota(element_type[shape.dimensions], dimension)
-    target = intern_array(element_type, shape.dimensions, shape.dynamic_dimensions)
+    target = of_same_sizes(shape, element_type)
     sizes = sizes_vector([x], sizes_from(target, [(shape, range(shape.rank))]))
     return dynamic_iota(sizes, dimension, target)

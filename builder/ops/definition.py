@@ -154,11 +154,12 @@ def _made(
         return made(declared, f"{form}_by", body, {**constants, "by": by})
     constants["opcode"] = schema.opcode
     constants["table"] = SignatureTable[Any]()
+    taken: Callable[[], Callable[..., Mapping[str, Any]] | None]
     if attributes is None:
-        taken = _attributes_of(recorded, names)
+        taken = partial(_attributes_of, recorded, names)
     else:
-        taken = _taking(attributes, [*names, "op", "result"])
-    constants["plan"] = _planner(name, names, rule, taken)
+        taken = partial(_taking, attributes, [*names, "result"], name)
+    constants["plan"] = _planner(partial(_taking, rule, names, name), taken)
     return made(declared, form, partial(_converting, form, ""), constants)
 
 
@@ -287,64 +288,67 @@ def _same_types(schema: Schema, names: list[str], number: int) -> int | None:
 
 def _attributes_of(
     recorded: Mapping[str, Attribute], names: Sequence[str]
-) -> Callable[[tuple[Any, ...]], Mapping[str, Any]]:
-    """Return the function that records arguments as the attributes of the same names."""
-    places = [(attribute, names.index(key)) for key, attribute in recorded.items() if key in names]
+) -> Callable[..., Mapping[str, Any]] | None:
+    """Return the function that records arguments as the attributes of the same names, if any."""
+    places = [(a.name, names.index(key), a.omitted) for key, a in recorded.items() if key in names]
+    if not places:
+        return None
 
-    def attributes(values: tuple[Any, ...]) -> Mapping[str, Any]:
+    def attributes(*values: Any) -> Mapping[str, Any]:
         return {
-            attribute.name: values[place]
-            for attribute, place in places
-            if attribute.omitted is MISSING or values[place] != attribute.omitted
+            name: values[place]
+            for name, place, omitted in places
+            if omitted is MISSING or values[place] != omitted
         }
 
     return attributes
 
 
 def _planner(
-    name: str,
-    names: list[str],
-    rule: Callable[..., Shape],
-    recorded: Callable[[tuple[Any, ...]], Mapping[str, Any]],
+    make_infer: Callable[[], Callable[..., Shape]],
+    make_recorded: Callable[[], Callable[..., Mapping[str, Any]] | None],
 ) -> Callable[..., tuple[Shape, Mapping[str, Any]]]:
-    """Return the function that infers the shape and makes the attributes of a new signature."""
-    infer = _taking(rule, [*names, "op"])
+    """Return the function that infers the shape and makes the attributes of a new signature.
+
+    Args:
+        make_infer: returns the function that infers the shape. It is called for the first
+            signature, because `inspect.signature` would slow down the import.
+        make_recorded: returns the function that makes the attributes; it is called then, too.
+    """
+    infer: Callable[..., Shape] | None = None
+    recorded: Callable[..., Mapping[str, Any]] | None = None
 
     def plan(*values: Any) -> tuple[Shape, Mapping[str, Any]]:
-        shape = infer((*values, name))
-        found = recorded((*values, name, shape))
+        nonlocal infer, recorded
+        if infer is None:
+            infer, recorded = make_infer(), make_recorded()
+        shape = infer(*values)
+        if recorded is None:
+            return shape, NO_ATTRIBUTES
+        found = recorded(*values, shape)
         return shape, shared_attributes(**found) if found else NO_ATTRIBUTES
 
     return plan
 
 
-def _taking(function: Callable[..., Any], names: Sequence[str]) -> Callable[[tuple[Any, ...]], Any]:
-    """Return a function of the values of `names` that calls `function` with those that it takes."""
-    places = None
+def _taking(function: Callable[..., Any], names: Sequence[str], op: str) -> Callable[..., Any]:
+    """Return a function of the values of `names` that calls `function` with those that it takes.
 
-    def call(values: tuple[Any, ...]) -> Any:
-        nonlocal places
-        if places is None:  # `inspect.signature` would slow down the import
-            places = _places(function, names)
-        first, others = places
-        if others:
-            return function(*values[:first], **{name: values[place] for name, place in others})
-        return function(*values[:first])
-
-    return call
-
-
-def _places(
-    function: Callable[..., Any], names: Sequence[str]
-) -> tuple[int, list[tuple[str, int]]]:
-    """Return how many parameters come first, in the order of `names`, and the places of others."""
+    A parameter `op` gets the name of the op.
+    """
     parameters = inspect.signature(function).parameters
-    first = 0
-    for (key, parameter), name in zip(parameters.items(), names, strict=False):
-        if key != name or parameter.kind is parameter.KEYWORD_ONLY:
+    taken = partial(function, op=op) if "op" in parameters else function
+    first = 0  # the number of values that it takes by position
+    for (key, parameter), value in zip(parameters.items(), names, strict=False):
+        if key != value or parameter.kind is parameter.KEYWORD_ONLY:
             break
         first += 1
-    return first, [(key, names.index(key)) for key in [*parameters][first:] if key in names]
+    if first == len(names):
+        return taken  # takes all of them, in their order; the usual case
+    others = [(key, names.index(key)) for key in [*parameters][first:] if key in names]
+    if not others:
+        return lambda *values: taken(*values[:first])
+    return lambda *values: taken(*values[:first], **{key: values[at] for key, at in others})
 
 
 def _converting(form: str, by: str) -> str:

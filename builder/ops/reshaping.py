@@ -14,9 +14,23 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
-from builder.checking import Check, completed, integer, integers, refusal, sizes_differ
+from builder.checking import (
+    Check,
+    any_dynamic,
+    completed,
+    integer,
+    integers,
+    refusal,
+    sizes_differ,
+)
 from builder.errors import OperandError, brief, error_of
-from builder.graph.recording import append, record, resolve_builder, rollback_on_error
+from builder.graph.recording import (
+    append,
+    record,
+    resolve_builder,
+    rollback_on_error,
+    shared_attributes,
+)
 from builder.graph.registry import op_by_hand
 from builder.graph.xla_op import XlaOp
 from builder.ops.broadcasting import matching_places
@@ -735,31 +749,28 @@ def _concatenate_shape(operands: Sequence[Shape], dimension: int) -> ArrayShape:
         fix = "reshape each scalar to [1] with xb.reshape"
         check.fail("scalars can't be concatenated", fix=fix)
     check.dimension(dimension, of="operand 0", name="dimension")
-    sizes, dynamic = list(first.dimensions), list(first.dynamic_dimensions)
-    for index, array in enumerate(arrays[1:], 1):
-        for place, (size, size_dynamic) in enumerate(_dimensions(array)):
-            unbounded = UNBOUNDED in (size, sizes[place])
-            if place == dimension:
-                # A sum is unbounded if a term is.
-                sizes[place] = UNBOUNDED if unbounded else sizes[place] + size
-                dynamic[place] = dynamic[place] or size_dynamic
-            elif unbounded:
-                # The size of either operand is the size of both.
-                if sizes[place] == UNBOUNDED:
-                    sizes[place], dynamic[place] = size, size_dynamic
-            elif size != sizes[place]:
-                other = next(k for k, a in enumerate(arrays) if a.dimensions[place] != UNBOUNDED)
-                # StableHLO concatenate (C2)
-                check.fail(
-                    f"operands must have equal sizes in all dimensions but {dimension}; "
-                    f"dimension {place} has {arrays[other].dimension_text(place)} in operand "
-                    f"{other} and {array.dimension_text(place)} in operand {index}",
-                    dimension=place,
-                    fix=_concatenate_fix(arrays, index),
-                )
-            else:
-                dynamic[place] = dynamic[place] or size_dynamic
-    return check.result(element_type, sizes, dynamic)
+    sizes: list[int] = []
+    for place, column in enumerate(zip(*[array.dimensions for array in arrays], strict=True)):
+        if place == dimension:
+            # A sum is unbounded if a term is.
+            sizes.append(UNBOUNDED if UNBOUNDED in column else sum(column))
+        elif column.count(column[0]) == len(column):
+            sizes.append(column[0])
+        else:
+            # The size of each operand is the size of all.
+            known = next(k for k, size in enumerate(column) if size != UNBOUNDED)
+            sizes.append(column[known])
+            for index, size in enumerate(column):
+                if size not in (column[known], UNBOUNDED):
+                    # StableHLO concatenate (C2)
+                    check.fail(
+                        f"operands must have equal sizes in all dimensions but {dimension}; "
+                        f"dimension {place} has {arrays[known].dimension_text(place)} in operand "
+                        f"{known} and {arrays[index].dimension_text(place)} in operand {index}",
+                        dimension=place,
+                        fix=_concatenate_fix(arrays, index),
+                    )
+    return check.result(element_type, sizes, any_dynamic(arrays, tuple(sizes)))
 
 
 def _concatenate_fix(arrays: Sequence[ArrayShape], index: int) -> str:
@@ -778,8 +789,7 @@ def _concatenate_fix(arrays: Sequence[ArrayShape], index: int) -> str:
 
 @per_signature
 def _concatenate_plan(operands: tuple[Shape, ...], dimension: int) -> tuple[ArrayShape, Attributes]:
-    shape = _concatenate_shape(operands, dimension)
-    return shape, MappingProxyType({"dimension": dimension})
+    return _concatenate_shape(operands, dimension), shared_attributes(dimension=dimension)
 
 
 CONCATENATE: Final = define(

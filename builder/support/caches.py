@@ -64,13 +64,16 @@ class InternTable(Generic[T]):
 
     def intern(self, key: Any, new: T) -> T:
         """Return the object of `key`: `new`, unless another thread has added one."""
+        added = ref(new)
         with self._lock:
-            value = self.find(key)
-            if value is not None:
-                return value
             if len(self._references) >= self._swept_at:
                 self._sweep()
-            self._references[key] = ref(new)
+            reference = self._references.setdefault(key, added)
+            if reference is not added:
+                value = reference()
+                if value is not None:
+                    return value
+                self._references[key] = added
             self._latest.append(new)
         return new
 

@@ -225,7 +225,7 @@ class ArrayShape(ExplainsAttributes):
         """
         if not isinstance(element_type, PrimitiveType):
             element_type = pt.element_type_argument("shape", "element_type", element_type)
-        shape = intern_array(element_type, self.dimensions, self.dynamic_dimensions)
+        shape = of_same_sizes(self, element_type)
         return shape if self.layout is None else shape.with_layout(self.layout)
 
     def at_bounds(self) -> ArrayShape:
@@ -468,6 +468,13 @@ def intern_array(
     shape.is_bounded = UNBOUNDED not in dimensions
     shape._text = None
     return _INTERNED.intern(key, shape)
+
+
+def of_same_sizes(array: ArrayShape, element_type: PrimitiveType) -> ArrayShape:
+    """Return the shape of the sizes of `array` and another element type, in the default layout."""
+    if element_type is array.element_type and array.layout is None:
+        return array  # the usual case, which needs no key
+    return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
 
 
 def _dimension(size: DimensionLike, element_type: PrimitiveType) -> tuple[int, bool]:

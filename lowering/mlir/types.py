@@ -87,6 +87,9 @@ def type_text(shape: ArrayShape | TokenShape) -> str:
     """The MLIR text of the type of an array or token. Tuples have no MLIR type here."""
     if isinstance(shape, TokenShape):
         return "!stablehlo.token"
+    if shape.is_static:
+        sizes = "".join([f"{size}x" for size in shape.dimensions])
+        return f"tensor<{sizes}{element_type_text(shape.element_type)}>"
     dimensions = list(zip(shape.dimensions, shape.dynamic_dimensions, strict=True))
     sizes = "".join(f"{'?' if dynamic else size}x" for size, dynamic in dimensions)
     bounds = [str(size) if dynamic and size != UNBOUNDED else "?" for size, dynamic in dimensions]

@@ -221,8 +221,9 @@ class Emitter:
         """Return the MLIR types of a value of this shape, with tuples flattened."""
         types = self._types.get(shape)
         if types is None:
-            texts = map(type_text, leaves(shape))
-            types = self._types[shape] = tuple([self.writer.type(text) for text in texts])
+            parts = leaves(shape) if isinstance(shape, TupleShape) else (shape,)
+            types = tuple([self.writer.type(type_text(part)) for part in parts])
+            self._types[shape] = types
         return types
 
     def value(

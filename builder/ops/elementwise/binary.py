@@ -44,7 +44,7 @@ from builder.schema.definition import (
     ElementTypes,
 )
 from builder.types.primitive_type import PrimitiveType
-from builder.types.shape import ArrayShape, Shape, intern_array
+from builder.types.shape import ArrayShape, Shape, intern_array, of_same_sizes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,8 +65,10 @@ def _binary_shape(name: str, schema: Schema) -> Rule:
         # Operation Semantics: Element-wise binary arithmetic operations; the section of the schema
         if element_type not in allowed.types:
             check.fail(f"operands must be of {allowed.text} type", got=element_type)
-        sizes, dynamic = broadcast_sizes(check, left, right, broadcast_dimensions)
-        return intern_array(result_type(schema, element_type), sizes, dynamic)
+        result = result_type(schema, element_type)
+        if left is right and not broadcast_dimensions:
+            return of_same_sizes(left, result)
+        return intern_array(result, *broadcast_sizes(check, left, right, broadcast_dimensions))
 
     return shape
 

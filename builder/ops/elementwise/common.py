@@ -81,14 +81,14 @@ def define_elementwise(
 def result_type(schema: Schema, element_type: PrimitiveType) -> PrimitiveType:
     """Return the element type of the result, from that of the operands; see `Schema.result`."""
     match schema.result:
+        case ResultType.OPERAND:  # the usual case
+            return element_type
         case ResultType.REAL_PART:
             return element_type.real_type
         case ResultType.COMPLEX:
             return element_type.complex_type or element_type
-        case ResultType.PRED:
-            return pt.pred
         case _:
-            return element_type
+            return pt.pred
 
 
 def element_type_of(name: str, operand: XlaOp) -> PrimitiveType:
@@ -156,29 +156,34 @@ def _broadcasts(lhs: Shape, rhs: Shape, result: ArrayShape, dimensions: Any) -> 
     assert isinstance(rhs, ArrayShape)
     if lhs.dimensions == rhs.dimensions == result.dimensions:
         return None
-    pairs: list[tuple[ArrayShape, tuple[int, ...]]] = []
-    for operand in (lhs, rhs):
-        if operand.rank == result.rank:
-            pairs.append((operand, tuple(range(result.rank))))
-        else:
-            pairs.append((operand, dimensions if operand.rank else ()))
-    broadcasts: list[Broadcast | None] = []
-    for (operand, places), other in zip(pairs, reversed(pairs), strict=True):
-        if operand.dimensions == result.dimensions:
-            broadcasts.append(None)
-            continue
-        # A dimension that is not expanded is dynamic if it is dynamic in the operand.
-        dynamic = list(result.dynamic_dimensions)
-        for index, place in enumerate(places):
-            if operand.dimensions[index] == result.dimensions[place]:
-                dynamic[place] = operand.dynamic_dimensions[index]
-        target = intern_array(operand.element_type, result.dimensions, tuple(dynamic))
-        attributes = dimensions_attribute("broadcast_dimensions", places)
-        sizes = None
-        if needs_runtime_sizes(operand, target, places):
-            sizes = sizes_from(target, [(operand, places), other])
-        broadcasts.append((target, attributes, sizes))
-    return broadcasts[0], broadcasts[1]
+    left, right = (
+        (a, tuple(range(a.rank)) if a.rank == result.rank else dimensions if a.rank else ())
+        for a in (lhs, rhs)
+    )
+    return _broadcast(left, right, result), _broadcast(right, left, result)
+
+
+_Placed = tuple[ArrayShape, tuple[int, ...]]
+"""An operand, and for each of its dimensions the dimension of the result."""
+
+
+def _broadcast(placed: _Placed, other: _Placed, result: ArrayShape) -> Broadcast | None:
+    """Return the broadcast of an operand; None if it has the result's sizes."""
+    operand, places = placed
+    if operand.dimensions == result.dimensions:
+        return None
+    attributes = dimensions_attribute("broadcast_dimensions", places)
+    if operand.is_static and result.is_static:
+        return intern_array(operand.element_type, result.dimensions), attributes, None
+    # A dimension that is not expanded is dynamic if it is dynamic in the operand.
+    dynamic = list(result.dynamic_dimensions)
+    for index, place in enumerate(places):
+        if operand.dimensions[index] == result.dimensions[place]:
+            dynamic[place] = operand.dynamic_dimensions[index]
+    target = intern_array(operand.element_type, result.dimensions, tuple(dynamic))
+    if needs_runtime_sizes(operand, target, places):
+        return target, attributes, sizes_from(target, [placed, other])
+    return target, attributes, None
 
 
 def _record_broadcast_op(

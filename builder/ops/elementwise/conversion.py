@@ -20,7 +20,7 @@ from builder.schema.kinds import ELEMENT_TYPE, INTEGER32
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.primitive_type import PrimitiveType, PrimitiveTypeLike
-from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array
+from builder.types.shape import UNBOUNDED, ArrayShape, Shape, intern_array, of_same_sizes
 
 
 @per_signature
@@ -30,7 +30,7 @@ def _convert_element_type_shape(operand: Shape, new_element_type: PrimitiveType)
     # Operation Semantics: ConvertElementType
     if not new_element_type.is_array_element:
         check.fail("new_element_type must be an element type of arrays", got=new_element_type)
-    return intern_array(new_element_type, array.dimensions, array.dynamic_dimensions)
+    return of_same_sizes(array, new_element_type)
 
 
 CONVERT: Final = define(
@@ -180,7 +180,7 @@ def _stochastic_convert_type_shape(
         check.fail(
             "new_element_type must be an integer or floating-point type", got=new_element_type
         )
-    return intern_array(new_element_type, array.dimensions, array.dynamic_dimensions)
+    return of_same_sizes(array, new_element_type)
 
 
 STOCHASTIC_CONVERT: Final = define(
@@ -243,7 +243,7 @@ def _reduce_precision_shape(operand: Shape, exponent_bits: int, mantissa_bits: i
     ):
         if not least <= bits < 2**31:
             check.fail(f"{name} must be from {least} to 2**31 - 1", got=bits)
-    return intern_array(array.element_type, array.dimensions, array.dynamic_dimensions)
+    return of_same_sizes(array, array.element_type)
 
 
 REDUCE_PRECISION: Final = define(

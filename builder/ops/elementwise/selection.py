@@ -26,7 +26,14 @@ from builder.schema.equal_sizes import all_equal_sizes
 from builder.schema.kinds import COMPUTATION, INTEGERS
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
-from builder.types.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, intern_array
+from builder.types.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    ProgramShape,
+    Shape,
+    intern_array,
+    of_same_sizes,
+)
 
 
 def _rank(operand: XlaOp) -> int:
@@ -283,7 +290,7 @@ def _map_shape(
             error=SignatureError,
         )
     # As in XLA, the sizes that are dynamic are those of the first array.
-    return intern_array(result.element_type, first.dimensions, first.dynamic_dimensions)
+    return of_same_sizes(first, result.element_type)
 
 
 MAP: Final = define(

@@ -42,7 +42,7 @@ from builder.schema.definition import (
 from builder.schema.kinds import ACCURACY
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
-from builder.types.shape import ArrayShape, Shape, intern_array
+from builder.types.shape import ArrayShape, Shape, of_same_sizes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,9 +56,8 @@ def _unary_shape(name: str, schema: Schema) -> Callable[[Shape], ArrayShape]:
         check = Check(name, operand=operand)
         array = check.array("operand")
         # Operation Semantics: Element-wise unary functions; the section of the schema
-        check.element_types(schema.element_types)
-        element_type = result_type(schema, array.element_type)
-        return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
+        check.element_type("operand", schema.element_types["operand"])
+        return of_same_sizes(array, result_type(schema, array.element_type))
 
     return shape
 

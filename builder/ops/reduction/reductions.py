@@ -10,9 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from builder.checking import Check, integers, same_sizes
+from builder.checking import Check, integers, numbered, same_sizes
 from builder.graph.computation import XlaComputation
-from builder.graph.recording import append, record, resolve_builder, rollback_on_error
+from builder.graph.recording import (
+    append,
+    record,
+    resolve_builder,
+    rollback_on_error,
+    shared_attributes,
+)
 from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation, available_computation, is_library_function
 from builder.graph.xla_builder import XlaBuilder
@@ -40,11 +46,11 @@ def reduction_operands(
 ) -> tuple[Check, list[ArrayShape]]:
     """Return the `Check` of a reduction, and its operands after checking that they are arrays."""
     check = Check.numbered(op, "operand", operands)
-    check.shapes.update({f"init value {i}": s for i, s in enumerate(init_values)})
+    check.shapes.update(zip(numbered("init value", len(init_values)), init_values, strict=True))
     # StableHLO reduce (C3), reduce_window (C1)
     check.that(bool(operands), "at least one operand is needed", got="none")
     check.one_for_each(init_values, len(operands), of="operand", name="init_values")
-    return check, [check.array(f"operand {i}") for i in range(len(operands))]
+    return check, [check.array(name) for name in numbered("operand", len(operands))]
 
 
 def reducer(
@@ -110,8 +116,8 @@ def _reduce_shape(
     reducer(check, computation, arrays, init_values)
     # Like XLA, take dynamic sizes from operand 0 alone.
     left = [d for d in range(first.rank) if d not in dimensions]
-    sizes = tuple(first.dimensions[d] for d in left)
-    dynamic = tuple(first.dynamic_dimensions[d] for d in left)
+    sizes = tuple([first.dimensions[d] for d in left])
+    dynamic = tuple([first.dynamic_dimensions[d] for d in left])
     results = [intern_array(array.element_type, sizes, dynamic) for array in arrays]
     return results[0] if computation.result.is_array else TupleShape(results)
 
@@ -196,38 +202,32 @@ def reduce(
     return record_reduction(_REDUCE, operands, init_values, computation, numbers)
 
 
-# The key is the reducer's signature, so that callables that are recorded again share an entry.
-_cached_shape = per_signature(_reduce_shape)
-
-
-def _reduce_plan(
-    name: str,
-    operands: tuple[Shape, ...],
-    init_values: tuple[Shape, ...],
-    reducer: XlaComputation,
-    dimensions: tuple[int, ...],
-) -> Planned:
-    shape = _cached_shape(operands, init_values, reducer.signature, dimensions, op=name)
-    return shape, MappingProxyType({"to_apply": reducer, "dimensions": dimensions})
-
-
 class Reduction(NamedTuple):
-    """A public function that records a reduction.
+    """A public function that records a reduction. Its argument is the dimensions or the window.
 
     Attributes:
         opcode: the opcode that the function records.
         name: the name of the function, which no other reduction has.
-        plan: a function ``(name, operand shapes, init shapes, reducer, argument)`` that returns the
-            shape and the attributes of the op; `argument` is the dimensions or the window.
+        rule: its shape inference, a function of the operand shapes, the init shapes, the signature
+            of the reducer and the argument.
+        attributes: a function of the name, the operand shapes, the reducer and the argument that
+            returns the recorded attributes.
     """
 
     opcode: str
     name: str
-    plan: Callable[..., Planned]
+    rule: Callable[..., Shape]
+    attributes: Callable[..., Mapping[str, Any]]
 
 
-_REDUCE: Final = Reduction("reduce", "reduce", _reduce_plan)
-_REDUCE_ALL: Final = Reduction("reduce", "reduce_all", _reduce_plan)
+def _attributes(
+    _name: str, _operands: Sequence[Shape], reducer: XlaComputation, dimensions: tuple[int, ...]
+) -> Mapping[str, Any]:
+    return {"to_apply": reducer, "dimensions": dimensions}
+
+
+_REDUCE: Final = Reduction("reduce", "reduce", _reduce_shape, _attributes)
+_REDUCE_ALL: Final = Reduction("reduce", "reduce_all", _reduce_shape, _attributes)
 
 
 def record_reduction(
@@ -258,7 +258,7 @@ def record_reduction(
 
     def reduced_by(reducer: XlaComputation) -> XlaOp:
         init_shapes, constants = _init_shapes(name, shapes, inits)
-        planned = reducer._planned(reduction.plan, name, shapes, init_shapes, reducer, argument)
+        planned = reducer._planned(_plan, reduction, shapes, init_shapes, reducer, argument)
         return _record(reduction, arrays, inits, init_shapes, constants, planned)
 
     scalars = scalars_of(name, shapes) * 2
@@ -299,7 +299,7 @@ def _single_plan(
         (scalar,) = scalars_of(name, (array,))
         if kind is not XlaOp:
             init_shape, constant = number_constant(name, init, scalar.element_type, array)
-        planned = _cached_library_plan(reduction, (array,), (init_shape,), function, argument)
+        planned = _library_plan(reduction, (array,), (init_shape,), function, argument)
         found = _SINGLE.add(key, (*planned, init_shape, constant))
     return found
 
@@ -318,6 +318,32 @@ def _record_single(reduction: Reduction, operand: XlaOp, init: Any, plan: _Singl
     return record(reduction.opcode, shape, (operand, init), attributes, 5, builder, helper)
 
 
+def _infer(
+    reduction: Reduction,
+    shapes: tuple[Shape, ...],
+    init_shapes: tuple[Shape, ...],
+    reducer: ProgramShape,
+    argument: Any,
+) -> Shape:
+    return reduction.rule(shapes, init_shapes, reducer, argument, op=reduction.name)
+
+
+# The key is the reducer's signature, so that callables that are recorded again share an entry.
+_cached_shape = per_signature(_infer)
+
+
+def _plan(
+    reduction: Reduction,
+    shapes: tuple[Shape, ...],
+    init_shapes: tuple[Shape, ...],
+    reducer: XlaComputation,
+    argument: Any,
+) -> Planned:
+    """Return the shape and the attributes of a reduction by a user's computation."""
+    shape = _cached_shape(reduction, shapes, init_shapes, reducer.signature, argument)
+    return shape, MappingProxyType(reduction.attributes(reduction.name, shapes, reducer, argument))
+
+
 def _library_plan(
     reduction: Reduction,
     shapes: tuple[Shape, ...],
@@ -328,7 +354,8 @@ def _library_plan(
     """Return the shape and the attributes of a reduction by a library function such as `xb.add`."""
     name = reduction.name
     reducer = as_computation(name, "computation", function, scalars_of(name, shapes) * 2)
-    return reduction.plan(name, shapes, init_shapes, reducer, argument)
+    shape = _infer(reduction, shapes, init_shapes, reducer.signature, argument)
+    return shape, shared_attributes(**reduction.attributes(name, shapes, reducer, argument))
 
 
 _cached_library_plan = per_signature(_library_plan)

@@ -31,7 +31,15 @@ from builder.schema.equal_sizes import Pairs, SizedOp, all_equal_sizes
 from builder.schema.kinds import COMPUTATION, DIMENSION, FLAG, INTEGER
 from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
-from builder.types.shape import UNBOUNDED, ArrayShape, ProgramShape, Shape, TupleShape, intern_array
+from builder.types.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    ProgramShape,
+    Shape,
+    TupleShape,
+    intern_array,
+    of_same_sizes,
+)
 
 
 def _sort_shape(operands: Sequence[Shape], comparator: ProgramShape, dimension: int = -1) -> Shape:
@@ -46,7 +54,7 @@ def _sort_shape(operands: Sequence[Shape], comparator: ProgramShape, dimension: 
     pairs = ", ".join(f"lhs {i}, rhs {i}" for i in range(len(arrays)))
     returns = "whether the lhs elements come before the rhs elements"
     check.applied("comparator", comparator, scalars, [pred], pairs, returns)
-    shapes = [intern_array(a.element_type, a.dimensions, a.dynamic_dimensions) for a in arrays]
+    shapes = [of_same_sizes(a, a.element_type) for a in arrays]
     return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
 
 

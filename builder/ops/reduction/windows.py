@@ -36,7 +36,6 @@ from builder.schema import Trait
 from builder.schema.definition import ANY, Attribute, CostClass, Group, Tolerance, define
 from builder.schema.equal_sizes import Pairs, SizedOp, equal_to_first, pairs
 from builder.schema.kinds import COMPUTATION, INTEGERS, WINDOW_PADDING
-from builder.support.caches import per_signature
 from builder.types import primitive_type as pt
 from builder.types.shape import (
     MAX_ELEMENTS,
@@ -46,6 +45,7 @@ from builder.types.shape import (
     Shape,
     TupleShape,
     intern_array,
+    of_same_sizes,
 )
 
 
@@ -333,26 +333,28 @@ def _converted(
     )
 
 
-# The key is the reducer's signature, so that callables that are recorded again share an entry.
-_cached_shape = per_signature(_reduce_window_shape)
-
-
-def _reduce_window_plan(
-    name: str,
+def _rule(
     operands: tuple[Shape, ...],
     init_values: tuple[Shape, ...],
-    reducer: XlaComputation,
-    arguments: Arguments,
-) -> Planned:
-    shape = _cached_shape(operands, init_values, reducer.signature, *arguments, op=name)
+    reducer: ProgramShape,
+    window: Arguments,
+    *,
+    op: str,
+) -> Shape:
+    return _reduce_window_shape(operands, init_values, reducer, *window, op=op)
+
+
+def _attributes(
+    name: str, operands: Sequence[Shape], reducer: XlaComputation, arguments: Arguments
+) -> Mapping[str, Any]:
     window = _window_over(Check(name, operand=operands[0]), "operand", *arguments)
-    return shape, MappingProxyType({**window._asdict(), "to_apply": reducer})
+    return {**window._asdict(), "to_apply": reducer}
 
 
 # The ops of this module have bodies because they apply computations, and record numbers.
-_REDUCE_WINDOW: Final = Reduction("reduce_window", "reduce_window", _reduce_window_plan)
+_REDUCE_WINDOW: Final = Reduction("reduce_window", "reduce_window", _rule, _attributes)
 _WITH_GENERAL_PADDING: Final = Reduction(
-    "reduce_window", "reduce_window_with_general_padding", _reduce_window_plan
+    "reduce_window", "reduce_window_with_general_padding", _rule, _attributes
 )
 
 
@@ -495,7 +497,7 @@ def _select_and_scatter_shape(
         check.fail(
             f"source must have one element for each position of the window, {windows}", got=values
         )
-    return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
+    return of_same_sizes(array, element_type)
 
 
 SELECT_AND_SCATTER: Final = define(

@@ -553,14 +553,16 @@ def array_shape(
     """
     element = pt.element_type_argument("shape", "element_type", element_type)
     if type(dimensions) is tuple and dynamic_dimensions is None and layout is None:
-        # The common case: the shape exists already.
+        # The common case: sizes that need no conversion.
         for size in dimensions:
-            if type(size) is not int:
+            if type(size) is not int or size <= 0:
                 break
         else:
             interned = _INTERNED.find((element, dimensions, static(len(dimensions)), None))
             if interned is not None:
                 return interned
+            if element.is_array_element and prod(dimensions) <= MAX_ELEMENTS:
+                return intern_array(element, dimensions)
     if not element.is_array_element:
         raise ShapeInferenceError(f"{element} is not an element type of arrays", op="shape")
     values = in_order(dimensions)

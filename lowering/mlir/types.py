@@ -117,18 +117,16 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
         UnsupportedTypeError: XLA has no corresponding shape (quantized types, memref, index, an
             encoding other than bounds).
     """
-    text = shortened(str(value))
-    if text == "!stablehlo.token":
-        return TOKEN_SHAPE
     try:
         tensor = ir.RankedTensorType(value)
     except ValueError:
-        raise UnsupportedTypeError(
-            f"the MLIR type {text} is neither a tensor nor a token"
-        ) from None
+        if str(value) == "!stablehlo.token":
+            return TOKEN_SHAPE
+        raise _unsupported(value, "is neither a tensor nor a token") from None
     element_text = str(tensor.element_type)
     element_type = _BY_TEXT.get(element_text)
     if element_type is None:
+        text = shortened(str(value))
         raise UnsupportedTypeError(
             f"the MLIR element type {element_text} of {text} is not supported by XLA"
         )
@@ -137,17 +135,21 @@ def shape_of_type(value: ir.Type) -> ArrayShape | TokenShape:
     encoding = tensor.encoding
     match = None if encoding is None else _BOUNDS.fullmatch(str(encoding))
     if encoding is not None and match is None:
-        raise UnsupportedTypeError(
-            f"the MLIR type {text} has an encoding other than #stablehlo.bounds"
-        )
+        raise _unsupported(value, "has an encoding other than #stablehlo.bounds")
     try:
+        if True not in dynamic:  # the usual case, which `array_shape` converts fast
+            return array_shape(element_type, tuple(sizes))
         if match is not None:
             for index, bound in enumerate(match[1].split(",")):
                 if bound.strip() != "?" and dynamic[index]:
                     sizes[index] = int(bound)
         return array_shape(element_type, sizes, dynamic_dimensions=dynamic)
     except (IndexError, ValueError) as error:
-        raise UnsupportedTypeError(f"the MLIR type {text} is not an XLA shape: {error}") from None
+        raise _unsupported(value, f"is not an XLA shape: {error}") from None
+
+
+def _unsupported(value: ir.Type, reason: str) -> UnsupportedTypeError:
+    return UnsupportedTypeError(f"the MLIR type {shortened(str(value))} {reason}")
 
 
 def array_shape_of_type(value: ir.Type) -> ArrayShape | None:

@@ -244,7 +244,17 @@ def record_reduction(
         # One array and a function such as xb.add: the usual case, without lists.
         single = _single_plan(reduction, operands.shape, init_values, computation, argument)
         if single is not None:
-            return _record_single(reduction, operands, init_values, single)
+            shape, attributes, init_shape, constant = single
+            if constant is None:
+                return record(reduction.opcode, shape, (operands, init_values), attributes, 4)
+            # The rules are checked before the constant is recorded.
+            builder = operands.builder
+            if not builder._is_open:
+                builder = resolve_builder(reduction.name, operands)
+            init = record("constant", init_shape, (), constant, 4, builder)
+            # The operand may be a value of an enclosing builder.
+            of_both = builder if operands.builder is builder else None
+            return record(reduction.opcode, shape, (operands, init), attributes, 4, of_both, init)
     name = reduction.name
     arrays = need_ops(name, "operand", operands)
     if not arrays:
@@ -285,7 +295,7 @@ def _single_plan(
     kind = type(init)
     init_key: Any
     if kind is float and init == init:
-        init_key = init or str(init)  # 0.0 and -0.0 are equal
+        init_key = init or ("zero", math.copysign(1.0, init))  # 0.0 and -0.0 are equal
     elif kind is XlaOp:
         init_key = init.shape
     elif kind is int:
@@ -302,20 +312,6 @@ def _single_plan(
         planned = _library_plan(reduction, (array,), (init_shape,), function, argument)
         found = _SINGLE.add(key, (*planned, init_shape, constant))
     return found
-
-
-def _record_single(reduction: Reduction, operand: XlaOp, init: Any, plan: _Single) -> XlaOp:
-    shape, attributes, init_shape, constant = plan
-    builder = helper = None
-    if constant is not None:
-        # The rules are checked before the constant is recorded.
-        builder = operand.builder
-        if not builder._is_open:
-            builder = resolve_builder(reduction.name, operand)
-        init = helper = record("constant", init_shape, (), constant, 5, builder)
-        if operand.builder is not builder:
-            builder = None  # the operand is a value of an enclosing builder
-    return record(reduction.opcode, shape, (operand, init), attributes, 5, builder, helper)
 
 
 def _infer(

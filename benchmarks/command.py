@@ -37,12 +37,17 @@ PARTS: Final = (
     "packing",
     "dispatch",
     "library",
+    "operands",
     "interop",
     "derivatives",
     "serving",
     "tools",
     "scale",
 )
+_ON_DEVICE: Final = (
+    *("end_to_end", "dispatch", "library", "operands", "interop", "derivatives", "serving"),
+)
+"""The parts that run programs on the device."""
 SCALED: Final = "chain"
 
 _DESCRIPTION: Final = f"""\
@@ -57,6 +62,7 @@ NAME is a graph ({", ".join(GRAPHS)}) or a group:
   packing     packing arrays into the buffers of layouts, compared with a copy
   dispatch    calls of compiled computations, compared with jax.jit's
   library     functions of builder.lib, compared with jax's
+  operands    functions of builder.lib whose small operands the program computes
   interop     computations inside jax, and recorded gradients
   derivatives gradients of training steps, compared with jax.grad's
   serving     threads that call one executable, and the start of a saved one
@@ -295,6 +301,16 @@ def _run(
                 on_progress=on_progress,
             )
             advance()
+        if "operands" in names:
+            from benchmarks.library import functions, operands
+
+            figures["operands"] = operands.measure_operands(
+                functions.PROGRAMS,
+                rounds=options.rounds or pace.library_rounds,
+                seconds=pace.library_seconds,
+                on_progress=on_progress,
+            )
+            advance()
         if "interop" in names:
             from benchmarks.interop import LAYERS, measure_interop
 
@@ -353,7 +369,7 @@ def _run(
                 on_progress=on_progress,
             )
             advance()
-        if names & {"end_to_end", "dispatch", "library", "interop", "derivatives", "serving"}:
+        if names & set(_ON_DEVICE):
             from benchmarks.machine import accelerator
 
             device = accelerator()

@@ -24,6 +24,9 @@
     library         a list: "function" (of builder.lib), "size" ("small" or "large"), "type" (the
                     floating-point type), "arguments" (their shapes); "ms": the spreads of an
                     execution's milliseconds for "ours" and "jax"; "ratios"
+    operands        a list: "function" (of builder.lib), "arguments" (their shapes); "ms": the
+                    spreads of an execution's milliseconds for "ours" and "jax", where small
+                    operands are passed, and for "ours, computed", "jax, computed"; "ratios"
     interop         a list: "what" was measured, "beside" which reference; "ms": the spreads of the
                     milliseconds for "ours" and "reference"; "ratios"
     derivatives     a list: "model"; "products" and "optimized": for "ours" and "jax" the number of
@@ -251,6 +254,13 @@ _FIGURES: Final = {
             **dict.fromkeys(("function", "size", "type", "arguments"), (str,)),
             "ms": {"ours": _SPREAD, "jax": _SPREAD},
             "ratios": {"ours/jax": _NUMBER},
+        }
+    ],
+    "operands?": [
+        {
+            **dict.fromkeys(("function", "arguments"), (str,)),
+            "ms": dict.fromkeys(("ours", "jax", "ours, computed", "jax, computed"), _SPREAD),
+            "ratios": dict.fromkeys(("ours, computed/passed", "jax, computed/passed"), _NUMBER),
         }
     ],
     "interop?": [

@@ -288,6 +288,20 @@ ABOVE: Final = " above"
 """The mark of a function that misses the target."""
 
 
+def _operands_tables(figures: Mapping[str, Any]) -> list[Table]:
+    columns = ["function", "arguments", "passed, ms", "computed, ms", "computed / passed"]
+    columns += [f"jax: {column}" for column in columns[2:]]
+    table = Table("Small operands, passed and computed in the program", columns, text_columns=2)
+    ratio = "{}, computed/passed".format
+    for entry in sorted(figures["operands"], key=lambda e: -float(e["ratios"][ratio("ours")])):
+        cells = [entry["function"], entry["arguments"]]
+        for who in _SIDES:
+            cells += [_number(entry["ms"][f"{who}{way}"]["median"]) for way in ("", ", computed")]
+            cells.append(_times(entry["ratios"], ratio(who)))
+        table.rows.append(cells)
+    return [table]
+
+
 def _interop_tables(figures: Mapping[str, Any]) -> list[Table]:
     columns = ["step", "beside", "ours", "reference", "ours / reference"]
     table = Table("Computations inside jax, and recorded gradients, ms", columns, text_columns=2)
@@ -391,6 +405,7 @@ PARTS: Final[dict[str, Callable[[Mapping[str, Any]], list[Table]]]] = {
     "packing": _packing_tables,
     "dispatch": _dispatch_tables,
     "library": _library_tables,
+    "operands": _operands_tables,
     "interop": _interop_tables,
     "derivatives": _derivative_tables,
     "threads": _threads_tables,

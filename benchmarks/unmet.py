@@ -11,7 +11,7 @@ from benchmarks.budget import LIMITS, SPEEDUPS, TargetResult, evaluate, scaling_
 from benchmarks.steps import SUMS, medians
 from benchmarks.tables import Table
 
-__all__ = ["collector_table", "comparisons", "constants_note", "lowering_table"]
+__all__ = ["collector_table", "comparisons", "constants_note", "lowering_table", "shared_table"]
 
 
 class _Reference(NamedTuple):
@@ -103,6 +103,24 @@ def lowering_table(figures: dict[str, Any]) -> Table:
         if parts or floor:
             cells = [us["lower"], *(parts or (None, None)), *(floor or (None,))]
             table.rows.append([name, *("—" if time is None else f"{time:.2f}" for time in cells)])
+    return table
+
+
+def shared_table(figures: dict[str, Any]) -> Table:
+    """Return the part of recording and lowering that every recorder shares, and what is left.
+
+    It consists of making the objects, MLIR's copying of constants, and MLIR's reading. The target
+    of the speedup over jax leaves the rest for all other work.
+    """
+    columns = ["graph", "record + lower", "shared", "own", "jax", "target", "left for own"]
+    table = Table("The shared part, and what the target beside jax leaves, in us per op", columns)
+    for name, entry in figures.get("graphs", {}).items():
+        us = medians(entry)
+        if {"ours", "jax", "objects", "read"} <= us.keys():
+            shared = us["objects"] + us.get("data", 0.0) + us["read"]
+            limit = us["jax"] / LIMITS.get((name, "ours/jax"), SPEEDUPS["ours/jax"][1])
+            cells = us["ours"], shared, us["ours"] - shared, us["jax"], limit, limit - shared
+            table.rows.append([name, *(f"{time:.2f}" for time in cells)])
     return table
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -20,7 +20,7 @@ import lowering
 from benchmarks.library.programs import Case, Program, cases
 from benchmarks.timing import Round, in_turns, spread
 
-__all__ = ["measure_library"]
+__all__ = ["in_ms", "measure_library"]
 
 _LEAST_SECONDS: Final = 200e-6
 """How long a turn takes at least: calls that take less are repeated in it."""
@@ -69,13 +69,32 @@ def measure_library(
 
 
 def _measured(case: Case, rounds: int, seconds: float) -> dict[str, Any]:
+    ms = in_ms({"": case}, rounds, seconds)
+    return {"ms": ms, "ratios": {"ours/jax": ms["ours"]["median"] / ms["jax"]["median"]}}
+
+
+def in_ms(cases: Mapping[str, Case], rounds: int, seconds: float) -> dict[str, dict[str, float]]:
+    """Measure cases with the same arguments, xlabuilder and jax in turns.
+
+    Args:
+        cases: the cases by a suffix for the names of the contenders.
+        rounds, seconds: see `measure_library`.
+
+    Returns:
+        The spreads of the milliseconds of each contender: "ours" and "jax", each with the suffix.
+
+    Raises:
+        AssertionError: a result differs from jax's.
+    """
     device = lowering.device()
-    values = [lowering.device_put(array, device) for array in case.arrays()]
-    calls = {
-        "ours": lowering.compile(case.recorded(), device),
-        "jax": jax.jit(case.jax_function()),
-    }
-    _compare(case, *(jax.tree.leaves(call(*values)) for call in calls.values()))
+    arrays = next(iter(cases.values())).arrays()
+    values = [lowering.device_put(array, device) for array in arrays]
+    calls: dict[str, Callable[..., Any]] = {}
+    for suffix, case in cases.items():
+        ours = lowering.compile(case.recorded(), device)
+        theirs = jax.jit(case.jax_function())
+        _compare(case, *(jax.tree.leaves(call(*values)) for call in (ours, theirs)))
+        calls |= {f"ours{suffix}": ours, f"jax{suffix}": theirs}
 
     def elapsed(call: Callable[..., Any], count: int) -> float:
         start = time.perf_counter()
@@ -83,7 +102,7 @@ def _measured(case: Case, rounds: int, seconds: float) -> dict[str, Any]:
             jax.block_until_ready(call(*values))
         return (time.perf_counter() - start) / count
 
-    once = min(elapsed(calls["jax"], 1) for _ in range(3))
+    once = min(elapsed(calls[next(iter(calls))], 1) for _ in range(3))
     count = max(1, math.ceil(_LEAST_SECONDS / once))
     rounds = min(rounds, max(_FEWEST_ROUNDS, int(seconds / (once * count))))
 
@@ -92,8 +111,7 @@ def _measured(case: Case, rounds: int, seconds: float) -> dict[str, Any]:
 
     contenders = {name: round_of(name, call) for name, call in calls.items()}
     times, _ = in_turns(contenders, rounds=rounds, seconds=math.inf)
-    ms = {name: spread([t * 1e3 for t in values]) for name, values in times.items()}
-    return {"ms": ms, "ratios": {"ours/jax": ms["ours"]["median"] / ms["jax"]["median"]}}
+    return {name: spread([t * 1e3 for t in seconds]) for name, seconds in times.items()}
 
 
 def _compare(case: Case, ours: Sequence[Any], theirs: Sequence[Any]) -> None:

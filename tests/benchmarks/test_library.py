@@ -16,6 +16,7 @@ from benchmarks.library import functions
 from benchmarks.library.explanations import Cause, explanation_lines
 from benchmarks.library.functions import LEFT_OUT, PROGRAMS
 from benchmarks.library.measuring import measure_library
+from benchmarks.library.operands import operand_cases
 from benchmarks.library.programs import Argument, cases
 from benchmarks.report import report_text
 from builder import lib
@@ -52,6 +53,26 @@ def test_results_are_compared() -> None:
     program = small_program("sum")._replace(theirs=lambda x: x.sum(axis=1) + 1)
     with pytest.raises(AssertionError, match=r"lib\.sum\(f32\[40,30\]\)"):
         measure_library([program], rounds=1, seconds=1.0, on_progress=lambda _: None)
+
+
+def test_small_operands_are_passed_and_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {case.program.name for case in operand_cases(PROGRAMS)}
+    assert {"broadcast_to", "linear", "uniform", "take"} < names
+    assert not {"random_key", "softmax", "iota"} & names  # a small result, no small operand
+    measured = [p for p in PROGRAMS if p.name in ("broadcast_to", "random_bits", "softmax")]
+    monkeypatch.setattr(functions, "PROGRAMS", measured)
+    file = tmp_path / "figures.json"
+    assert main(["operands", "--rounds", "5", "--json", str(file)]) == 0
+    assert "computed / passed" in capsys.readouterr().out
+    entries = read_figures(file)["operands"]
+    assert [entry["function"] for entry in entries] == ["broadcast_to", "random_bits"]
+    for entry in entries:
+        ms = {name: spread["median"] for name, spread in entry["ms"].items()}
+        for who in ("ours", "jax"):
+            ratio = entry["ratios"][f"{who}, computed/passed"]
+            assert ratio == ms[f"{who}, computed"] / ms[who]
 
 
 def test_the_table_marks_and_explains_what_takes_longer(

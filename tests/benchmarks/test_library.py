@@ -72,7 +72,7 @@ def test_small_operands_are_passed_and_computed(
         ms = {name: spread["median"] for name, spread in entry["ms"].items()}
         for who in ("ours", "jax"):
             ratio = entry["ratios"][f"{who}, computed/passed"]
-            assert ratio == ms[f"{who}, computed"] / ms[who]
+            assert ratio == pytest.approx(ms[f"{who}, computed"] / ms[who], rel=1e-2)
 
 
 def test_the_table_marks_and_explains_what_takes_longer(

@@ -182,10 +182,11 @@ and the reason for each function that is left out.
 XLA may fuse the computation of a value of a few elements with a loop over millions that reads it,
 and then repeats the computation for each of them. The table has the functions of `builder.lib` with
 an operand of at most 4,096 elements and a large result or operand: their time where the small
-operands are passed, and where the program computes them, by 16 sines or 16 rounds of a hash.
-Functions of random numbers also derive a key from the one they get: `lib` puts an
-`optimization_barrier` on it. `broadcast_to` and `linear` give XLA the user's value, as jax does.
-Users add `xb.optimization_barrier` where such a value is expensive.
+operands are passed, and where the program computes them, by 16 sines or 16 rounds of a hash. Values
+that a function itself computes are part of its time in the table above. Functions of random numbers
+derive a key from the one they get, and put an `optimization_barrier` on it. Where the ratio is
+large on both sides, both programs read the user's value in the loop; `xb.optimization_barrier` on
+that value avoids it.
 """,
     "interop": """\
 ## Inside jax, and gradients
@@ -282,17 +283,17 @@ targets that are missed. The tables below are in microseconds per op.
 - Targets in microseconds depend on the machine. On one day the same code imported `reducers` from a
   file in 24 and in 38 us per op, while its ratios to the other contenders changed little. The
   import has therefore a second target, relative to the floor.
-- Every recorder in Python that lowers through MLIR makes an object for each op, lets MLIR copy the
-  constants, and lets MLIR read and verify the module. This is the `shared` part of the table below.
-  What the target relative to jax leaves after it, is all that checks, recording and encoding may
-  take; `own` is what they take.
+- A recorder in Python that writes bytecode needs at least an object for each op, MLIR's copy of the
+  constants, and MLIR's reading and verification of the module. These are the `shared` part in the
+  table below. `own` is the rest: checks, recording and encoding. `left for own` is the time that
+  the target relative to jax leaves for it.
 - A reduction is four operations in a module, which MLIR reads and verifies in 1.3 to 2.0 us for
-  each op of `reducers`. With jax 0.12, whose tracing is faster than that of 0.10, 6 times faster
-  than jax would leave 1.1 to 1.7 us for the rest, hardly more than an addition of `chain` takes.
-  The target is therefore 5.5 times. In seven runs the ratio was 5.6 to 7.2.
+  each op of `reducers`. That is half of xlabuilder's time. jax 0.12 traces faster than 0.10, and
+  with it the speedup was 5.6 to 7.2 in seven runs. The target is what all of them reached.
 - Constants are copied into MLIR by every contender that builds a module. {constants} MLIR reads a
-  large constant without its elements, which are set afterwards in 2 us; with them in the bytecode,
-  they would be copied twice. On jax 0.12 the ratio was 3.7 to 4.5 in four runs.
+  large constant without its elements, and its bindings set them afterwards, one constant at a time:
+  in the bytecode the elements would be copied twice. jax 0.12 traces constants faster than 0.10,
+  and with it the speedup was 3.7 to 4.5 in four runs. The target is less than the least of them.
 - In `shapes`, each signature is new, and is checked rule by rule in Python, so that an error can
   name the rule. The C++ XlaBuilder checks it in compiled code, and each op again.
 - On Python 3.11, reading an attribute of an op, a shape or a builder takes 15 ns more, because
@@ -304,10 +305,10 @@ targets that are missed. The tables below are in microseconds per op.
 - A call copies NumPy arrays, so that the caller may modify them at once. With two small arrays, the
   copies add about a sixth of jax.jit's time. The first call with NumPy arrays after one with arrays
   on the device also contains jaxlib's look-up of the caller's arrays.
-- `import builder` takes 30 to 37 ms on Python 3.11 and 34 to 47 on 3.13, where NumPy takes 50 to 66
-  in the same runs. Reading 78 modules takes more than a quarter of the time, and finding them a
-  twentieth; 20 named tuples and 18 enumerations take a tenth, and one collection of garbage, when
-  the collector resumes, a fifteenth. The rest is the definitions of 121 opcodes.
+- `import builder` took 28 ms on Python 3.11 and 32 on 3.13 (the medians of eleven processes) while
+  the machine imported NumPy in 51. Reading 78 modules takes more than a quarter of the time, and
+  finding them a twentieth; 20 named tuples and 18 enumerations take a tenth. The rest is the
+  definitions of 121 opcodes.
 - A saved executable starts later than one that jax has serialized, because the process imports
   `lowering` in addition to jax, and because the file is checked before jaxlib reads it.
 - A process with 512 virtual devices has 1,800 threads. All steps for a program take longer in it,

@@ -23,12 +23,12 @@ from builder.support.arguments import Missing
 from builder.types.layout import MAX_DIMENSIONS
 from builder.types.primitive_type import PrimitiveType
 from builder.types.shape import (
-    MAX_ELEMENTS,
     UNBOUNDED,
     ArrayShape,
     ProgramShape,
     Shape,
     TupleShape,
+    has_too_many_elements,
     intern_array,
     static,
 )
@@ -255,7 +255,7 @@ def completed(lists: Mapping[str, tuple[Sequence[Any], Sequence[Any]]]) -> str:
 
 
 @lru_cache(maxsize=256)
-def numbered(name: str, count: int) -> tuple[str, ...]:
+def operand_names(name: str, count: int) -> tuple[str, ...]:
     """Return the names of operands in messages: "name 0", "name 1", ..."""
     return tuple([f"{name} {index}" for index in range(count)])
 
@@ -278,7 +278,7 @@ class Check:
     def numbered(cls, op: str, name: str, shapes: Sequence[Shape], **more: Shape) -> Check:
         """Return a Check for a list of operands; messages call them "name 0", "name 1", ..."""
         check = cls(op)
-        check.shapes = dict(zip(numbered(name, len(shapes)), shapes, strict=True))
+        check.shapes = dict(zip(operand_names(name, len(shapes)), shapes, strict=True))
         check.shapes.update(more)
         return check
 
@@ -364,7 +364,7 @@ class Check:
         text, types = allowed
         element_type = self.shapes[name].element_type
         if element_type not in types:
-            self.array(name)
+            self.array(name)  # the error for tuples and tokens
             self.fail(f"{name} must be of {text} type", argument=name, got=element_type, fix=fix)
 
     def element_types(self, allowed: Mapping[str, TypeSet], *, fix: str | None = None) -> None:
@@ -554,11 +554,7 @@ class Check:
         dynamic_dimensions: Sequence[bool] | None = None,
     ) -> ArrayShape:
         """Return the shape of the result; its number of elements must fit 63 bits."""
-        count = 1
-        for size in dimensions:
-            if size > 0:
-                count *= size
-        if count > MAX_ELEMENTS:
+        if has_too_many_elements(dimensions):
             sizes = ",".join("?" if size == UNBOUNDED else str(size) for size in dimensions)
             self.fail(f"the result {element_type}[{sizes}] would have more than 2**63 - 1 elements")
         dynamic = None if dynamic_dimensions is None else tuple(dynamic_dimensions)

@@ -102,7 +102,7 @@ def in_ms(cases: Mapping[str, Case], rounds: int, seconds: float) -> dict[str, d
             jax.block_until_ready(call(*values))
         return (time.perf_counter() - start) / count
 
-    once = min(elapsed(calls[next(iter(calls))], 1) for _ in range(3))
+    once = max(min(elapsed(call, 1) for _ in range(3)) for call in calls.values())
     count = max(1, math.ceil(_LEAST_SECONDS / once))
     rounds = min(rounds, max(_FEWEST_ROUNDS, int(seconds / (once * count))))
 

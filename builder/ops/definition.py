@@ -154,12 +154,12 @@ def _made(
         return made(declared, f"{form}_by", body, {**constants, "by": by})
     constants["opcode"] = schema.opcode
     constants["table"] = SignatureTable[Any]()
-    taken: Callable[[], Callable[..., Mapping[str, Any]] | None]
+    make_recorded: Callable[[], Callable[..., Mapping[str, Any]] | None]
     if attributes is None:
-        taken = partial(_attributes_of, recorded, names)
+        make_recorded = partial(_attributes_of, recorded, names)
     else:
-        taken = partial(_taking, attributes, [*names, "result"], name)
-    constants["plan"] = _planner(partial(_taking, rule, names, name), taken)
+        make_recorded = partial(_taking, attributes, [*names, "result"], name)
+    constants["plan"] = _planner(partial(_taking, rule, names, name), make_recorded)
     return made(declared, form, partial(_converting, form, ""), constants)
 
 
@@ -321,7 +321,9 @@ def _planner(
     def plan(*values: Any) -> tuple[Shape, Mapping[str, Any]]:
         nonlocal infer, recorded
         if infer is None:
-            infer, recorded = make_infer(), make_recorded()
+            # `infer` last: a thread that finds it set uses `recorded` too.
+            recorded = make_recorded()
+            infer = make_infer()
         shape = infer(*values)
         if recorded is None:
             return shape, NO_ATTRIBUTES

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from builder.attributes import PaddingConfig, PaddingConfigDimension, PaddingConfigLike
 from builder.checking import (
@@ -757,20 +757,36 @@ def _concatenate_shape(operands: Sequence[Shape], dimension: int) -> ArrayShape:
         elif column.count(column[0]) == len(column):
             sizes.append(column[0])
         else:
-            # The size of each operand is the size of all.
-            known = next(k for k, size in enumerate(column) if size != UNBOUNDED)
-            sizes.append(column[known])
-            for index, size in enumerate(column):
-                if size not in (column[known], UNBOUNDED):
-                    # StableHLO concatenate (C2)
-                    check.fail(
-                        f"operands must have equal sizes in all dimensions but {dimension}; "
-                        f"dimension {place} has {arrays[known].dimension_text(place)} in operand "
-                        f"{known} and {arrays[index].dimension_text(place)} in operand {index}",
-                        dimension=place,
-                        fix=_concatenate_fix(arrays, index),
-                    )
+            # An unbounded size matches every size.
+            known = {size for size in column if size != UNBOUNDED}
+            if len(known) > 1:
+                _refuse_sizes(check, arrays, dimension)
+            sizes.extend(known)
     return check.result(element_type, sizes, any_dynamic(arrays, tuple(sizes)))
+
+
+def _refuse_sizes(check: Check, arrays: Sequence[ArrayShape], dimension: int) -> NoReturn:
+    """Raise the error for arrays whose sizes differ; it names the first operand that differs."""
+    places = [place for place in range(arrays[0].rank) if place != dimension]
+    known = {
+        place: next((k for k, a in enumerate(arrays) if a.dimensions[place] != UNBOUNDED), 0)
+        for place in places
+    }
+    index, place = next(
+        (index, place)
+        for index, array in enumerate(arrays)
+        for place in places
+        if sizes_differ(array.dimensions[place], arrays[known[place]].dimensions[place])
+    )
+    other = known[place]
+    # StableHLO concatenate (C2)
+    check.fail(
+        f"operands must have equal sizes in all dimensions but {dimension}; "
+        f"dimension {place} has {arrays[other].dimension_text(place)} in operand "
+        f"{other} and {arrays[index].dimension_text(place)} in operand {index}",
+        dimension=place,
+        fix=_concatenate_fix(arrays, index),
+    )
 
 
 def _concatenate_fix(arrays: Sequence[ArrayShape], index: int) -> str:

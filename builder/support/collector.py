@@ -15,9 +15,9 @@ def collector_paused(*, retained: bool = False) -> Iterator[None]:
     would traverse them repeatedly and free none.
 
     Args:
-        retained: whether the objects exist as long as the process, such as those of modules. They
-            are then moved to the oldest generation, so that the collector does not traverse them
-            when it resumes.
+        retained: whether the new objects exist as long as the process, such as those of modules.
+            All objects are then moved to the oldest generation, so that the collector does not
+            traverse the new ones when it resumes.
 
     All threads share the collector. If two threads pause the collector, the thread that paused it
     first also enables it again. A collector that was disabled before stays disabled; one that

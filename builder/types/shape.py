@@ -470,8 +470,19 @@ def intern_array(
     return _INTERNED.intern(key, shape)
 
 
+def has_too_many_elements(sizes: Iterable[int]) -> bool:
+    """Return whether an array of these sizes has more than `MAX_ELEMENTS`; zeros are ignored."""
+    count = 1
+    for size in sizes:
+        if size > 0:
+            count *= size
+            if count > MAX_ELEMENTS:  # a product of thousands of sizes would take seconds
+                return True
+    return False
+
+
 def of_same_sizes(array: ArrayShape, element_type: PrimitiveType) -> ArrayShape:
-    """Return the shape of the sizes of `array` and another element type, in the default layout."""
+    """Return the shape with the sizes of `array` and `element_type`, in the default layout."""
     if element_type is array.element_type and array.layout is None:
         return array  # the usual case, which needs no key
     return intern_array(element_type, array.dimensions, array.dynamic_dimensions)
@@ -555,13 +566,14 @@ def array_shape(
     if type(dimensions) is tuple and dynamic_dimensions is None and layout is None:
         # The common case: sizes that need no conversion.
         for size in dimensions:
-            if type(size) is not int or size <= 0:
+            if type(size) is not int:
                 break
         else:
             interned = _INTERNED.find((element, dimensions, static(len(dimensions)), None))
             if interned is not None:
                 return interned
-            if element.is_array_element and prod(dimensions) <= MAX_ELEMENTS:
+            is_usual = len(dimensions) < MAX_DIMENSIONS and min(dimensions, default=1) >= 0
+            if is_usual and element.is_array_element and not has_too_many_elements(dimensions):
                 return intern_array(element, dimensions)
     if not element.is_array_element:
         raise ShapeInferenceError(f"{element} is not an element type of arrays", op="shape")
@@ -593,7 +605,7 @@ def array_shape(
     pairs = [_dimension(d, element) for d in requested]
     sizes = tuple(size for size, _ in pairs)
     dynamic = tuple(is_dynamic or flag for (_, is_dynamic), flag in zip(pairs, flags, strict=True))
-    if prod(size for size in sizes if size > 0) > MAX_ELEMENTS:
+    if has_too_many_elements(sizes):
         text = ",".join("?" if size == UNBOUNDED else str(size) for size in sizes)
         raise ShapeInferenceError(f"{element}[{text}] has more than 2**63 - 1 elements", op="shape")
     shape = intern_array(element, sizes, dynamic)

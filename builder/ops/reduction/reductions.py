@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from builder.checking import Check, integers, numbered, same_sizes
+from builder.checking import Check, integers, operand_names, same_sizes
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import (
     append,
@@ -46,11 +46,13 @@ def reduction_operands(
 ) -> tuple[Check, list[ArrayShape]]:
     """Return the `Check` of a reduction, and its operands after checking that they are arrays."""
     check = Check.numbered(op, "operand", operands)
-    check.shapes.update(zip(numbered("init value", len(init_values)), init_values, strict=True))
+    check.shapes.update(
+        zip(operand_names("init value", len(init_values)), init_values, strict=True)
+    )
     # StableHLO reduce (C3), reduce_window (C1)
     check.that(bool(operands), "at least one operand is needed", got="none")
     check.one_for_each(init_values, len(operands), of="operand", name="init_values")
-    return check, [check.array(name) for name in numbered("operand", len(operands))]
+    return check, [check.array(name) for name in operand_names("operand", len(operands))]
 
 
 def reducer(

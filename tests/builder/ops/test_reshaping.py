@@ -354,6 +354,10 @@ def test_the_complete_message() -> None:
         "fix: concatenate along dimension 1, where all other sizes are equal"
     )
     assert error.value.dimension == 1
+    with pytest.raises(xb.ShapeInferenceError) as error:
+        infer.concatenate(["f32[1,2,?]", "f32[1,?,4]", "f32[1,2,5]", "f32[1,3,4]"], 0)
+    assert "dimension 2 has 4 in operand 1 and 5 in operand 2" in message(error)
+    assert error.value.dimension == 2
 
 
 # The call on parameters of these shapes, and its message.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from tables import each_row
 
 import builder as xb
+from builder.checking import Check
 from builder.schema import SCHEMAS, Schema
 from builder.types.primitive_type import ALL
 
@@ -248,3 +250,18 @@ def test_inference_accepts_the_element_types_of_the_schema(opcode: str, operands
         rule = refusal(call, t)
         assert bool(rule) == (t not in allowed.types), (t, rule)
         assert not rule or f"must be of {allowed.text} type, got {t}" in rule
+
+
+def test_results_have_no_layout() -> None:
+    """The result has the sizes and the element type of the operand, but not its object."""
+    operand, result = xb.parse_shape("f32[2,<=3]{0,1}"), xb.parse_shape("f32[2,<=3]")
+    assert infer.neg(operand) is result
+    assert infer.add(operand, operand) is result
+    assert infer.convert_element_type(operand, xb.f32) is result
+    assert infer.reduce_precision(operand, 8, 7) is result
+
+
+def test_tuples_have_no_element_type_that_an_operand_may_have() -> None:
+    check = Check("neg", operand=xb.parse_shape("(f32[2])"))
+    with pytest.raises(xb.ShapeInferenceError, match=r"^neg: operand must be an array, got a "):
+        check.element_type("operand", ("floating-point", {xb.f32}))

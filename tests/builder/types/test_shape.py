@@ -269,6 +269,9 @@ class TestArrayShape:
             ([2**63], "must fit 63 bits"),
             ([xb.bounded(2**63)], "must fit 63 bits"),
             ([2**62, 2], "more than 2\\*\\*63 - 1 elements"),
+            ([0, 2**62, 2], "more than 2\\*\\*63 - 1 elements"),
+            ([3, -1, 2], "can't be negative, got -1\nfix: write '\\?'"),
+            ([1] * 65_536, "a sequence of sizes"),
             (3, r"a sequence of sizes, got 3\nfix: write \[3\]"),
             ("23", "a sequence of sizes, got '23'"),
             (np.array(3), r"a sequence of sizes, got array\(3\)"),
@@ -277,8 +280,11 @@ class TestArrayShape:
         ],
     )
     def test_wrong_dimensions(self, dimensions: Any, message: str) -> None:
-        with pytest.raises(xb.ShapeInferenceError, match=message):
-            xb.array_shape(xb.f32, dimensions)
+        # Tuples of ints are converted by another path.
+        kinds = (list, tuple) if isinstance(dimensions, list) else (lambda sizes: sizes,)
+        for kind in kinds:
+            with pytest.raises(xb.ShapeInferenceError, match=message):
+                xb.array_shape(xb.f32, kind(dimensions))
 
     def test_the_number_of_dynamic_dimensions(self) -> None:
         with pytest.raises(xb.ShapeInferenceError, match="one entry for each dimension: 1, got 2"):

@@ -107,10 +107,10 @@ def lowering_table(figures: dict[str, Any]) -> Table:
 
 
 def shared_table(figures: dict[str, Any]) -> Table:
-    """Return the part of recording and lowering that every recorder shares, and what is left.
+    """Return the least that recording and lowering need, and the time that targets leave.
 
-    It consists of making the objects, MLIR's copying of constants, and MLIR's reading. The target
-    of the speedup over jax leaves the rest for all other work.
+    A recorder that writes bytecode needs at least the objects, MLIR's copy of the constants, and
+    MLIR's reading. The target of the speedup over jax leaves the rest for all other work.
     """
     columns = ["graph", "record + lower", "shared", "own", "jax", "target", "left for own"]
     table = Table("The shared part, and what the target beside jax leaves, in us per op", columns)

@@ -42,6 +42,9 @@ _CONFLICT_STRIDE: Final = 1024
 
 _CACHE_LINE: Final = 64
 
+_MAX_ROW_BYTES: Final = 4096
+"""The size of the longest row that is copied as one element."""
+
 _CALL_COST: Final = 1500
 _LOOP_COST: Final = 15
 """The time of a NumPy call (`_CALL_COST`), and of starting an inner loop (`_LOOP_COST`).
@@ -81,6 +84,20 @@ def strided_copy(
         np.copyto(as_strided(to, sizes, to_strides), as_strided(source, sizes, source_strides))
         return
     axes = _merged(list(zip(sizes, to_strides, source_strides, strict=True)))
+    if len(axes) > 1 and axes[-1][1:] == (to.itemsize, to.itemsize):
+        # Rows of complete cache lines: their order does not matter, and NumPy copies a row that is
+        # one element without an inner loop.
+        *others, (size, _, _) = axes
+        row_bytes = size * to.itemsize
+        if _CACHE_LINE <= row_bytes <= _MAX_ROW_BYTES:
+            counts, row_strides, source_row_strides = zip(*others, strict=True)
+            row, source_row = (
+                as_strided(array, (size,), (to.itemsize,)).view(f"V{row_bytes}")
+                for array in (to, source)
+            )
+            rows = as_strided(row, counts, row_strides)
+            np.copyto(rows, as_strided(source_row, counts, source_row_strides))
+            return
     shape = [size for size, _, _ in axes]
     target = as_strided(to, shape, [stride for _, stride, _ in axes])
     origin = as_strided(source, shape, [stride for _, _, stride in axes])

@@ -16,6 +16,9 @@ from lowering.pjrt.devices import Target, in_order, is_local, sharding_of
 
 _SPEC: Final[Any] = PartitionSpec
 
+_SMALL_BYTES: Final = 1 << 14
+"""The largest shard for which a copy takes less time than a call of jaxlib."""
+
 
 class ShardedTarget(Target):
     """The shape and the sharding of arrays on several devices.
@@ -59,10 +62,13 @@ class ShardedTarget(Target):
         shards = [in_order(array[index]) for index in indices]
         copies = [shards[number] for number in numbers]
         devices = self.local_devices
-        if len({shard.ctypes.data for shard in shards}) == len(devices):
+        # jaxlib's function for several devices fails if two shards are the same memory.
+        is_repeated = len({shard.ctypes.data for shard in shards}) < len(devices)
+        if is_repeated and 0 < copies[0].nbytes <= _SMALL_BYTES:
+            copies, is_repeated = [copy.copy() for copy in copies], False
+        if not is_repeated:
             put: jax.Array = jax_arrays.put_shards(copies, self.aval, self.sharding, devices)
             return put
-        # jaxlib's function for several devices fails if two shards are the same memory.
         placed = [
             jax_arrays.put(copy, self.shard, sharding_of(device), device)
             for copy, device in zip(copies, devices, strict=True)

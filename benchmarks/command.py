@@ -44,8 +44,8 @@ PARTS: Final = (
     "tools",
     "scale",
 )
-_ON_DEVICE: Final = (
-    *("end_to_end", "dispatch", "library", "operands", "interop", "derivatives", "serving"),
+_ON_DEVICE: Final = frozenset(
+    ("end_to_end", "dispatch", "library", "operands", "interop", "derivatives", "serving")
 )
 """The parts that run programs on the device."""
 SCALED: Final = "chain"
@@ -304,8 +304,9 @@ def _run(
         if "operands" in names:
             from benchmarks.library import functions, operands
 
+            programs = functions.PROGRAMS[::10] if options.quick else functions.PROGRAMS
             figures["operands"] = operands.measure_operands(
-                functions.PROGRAMS,
+                programs,
                 rounds=options.rounds or pace.library_rounds,
                 seconds=pace.library_seconds,
                 on_progress=on_progress,
@@ -369,7 +370,7 @@ def _run(
                 on_progress=on_progress,
             )
             advance()
-        if names & set(_ON_DEVICE):
+        if names & _ON_DEVICE:
             from benchmarks.machine import accelerator
 
             device = accelerator()

@@ -289,11 +289,11 @@ targets that are missed. The tables below are in microseconds per op.
   the target relative to jax leaves for it.
 - A reduction is four operations in a module, which MLIR reads and verifies in 1.3 to 2.0 us for
   each op of `reducers`. That is half of xlabuilder's time. jax 0.12 traces faster than 0.10, and
-  with it the speedup was 5.6 to 7.2 in eight runs. The target is what all of them reached.
+  with it the speedup was 5.6 to 7.2 in eight runs.
 - Constants are copied into MLIR by every contender that builds a module. {constants} MLIR reads a
   large constant without its elements, and its bindings set them afterwards, one constant at a time:
   in the bytecode the elements would be copied twice. jax 0.12 traces constants faster than 0.10,
-  and with it the speedup was 3.7 to 4.5 in six runs. The target is less than the least of them.
+  and with it the speedup was 3.7 to 4.5 in six runs.
 - In `shapes`, each signature is new, and is checked rule by rule in Python, so that an error can
   name the rule. The C++ XlaBuilder checks it in compiled code, and each op again.
 - On Python 3.11, reading an attribute of an op, a shape or a builder takes 15 ns more, because

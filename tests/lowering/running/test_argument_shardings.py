@@ -141,3 +141,17 @@ def test_scalars_and_empty_arrays() -> None:
     four, nothing = double(scalar, empty)
     assert float(four) == 4
     assert nothing.shape == (0, 8)
+
+
+@pytest.mark.parametrize("count", [512, 8192], ids=["one call", "a call for each device"])
+def test_shards_that_several_devices_have_are_copies(count: int) -> None:
+    """jaxlib places small ones in one call; both leave the caller's array free to be modified."""
+    given = np.arange(count, dtype=np.float64)
+    expected = given.copy()
+    for spec in (P(), P("a")):
+        placed = lowering.device_put(given, NamedSharding(mesh_of([*range(8)]), spec))
+        given[:] = -1
+        np.testing.assert_array_equal(placed, expected)
+        for shard in placed.addressable_shards:
+            np.testing.assert_array_equal(shard.data, expected[shard.index])
+        given[:] = expected

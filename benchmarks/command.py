@@ -86,8 +86,9 @@ class _Pace:
 
     def __init__(self, *, quick: bool) -> None:
         self.quick = quick
-        self.rounds = 3 if quick else 9
-        self.seconds = 0.5 if quick else 3.0
+        self.rounds = 3 if quick else 15
+        self.processes = 1 if quick else 5
+        self.seconds = 0.5 if quick else 2.0
         self.scaling_seconds = 0.5 if quick else 6.0
         self.largest = 1_000 if quick else None
         self.compile_seconds = 1.0 if quick else 30.0
@@ -125,8 +126,7 @@ def main(
 
     Args:
         arguments: the arguments; by default those of the process.
-        before_graphs: called before graphs are measured, and after all measurements that its
-            effect on the process would distort.
+        before_graphs: called after all measurements that its effect on the process would distort.
 
     Returns:
         The exit status.
@@ -196,14 +196,14 @@ def _measure(arguments: Sequence[str], before_graphs: Callable[[], object]) -> i
                 check(path)
             except FiguresError as error:
                 parser.error(f"{option}: {error}")
-    with contextlib.ExitStack() as stack:
-        peer: PeerProcess | None = None
-        if options.peer_python is not None:
-            try:
-                peer = stack.enter_context(PeerProcess(options.peer_python))
-            except ContenderError as error:
-                parser.error(f"--peer-python: {error}")
-        figures = _run(options, peer, before_graphs)
+    peer_versions: dict[str, str] | None = None
+    if options.peer_python is not None:
+        try:
+            with PeerProcess(options.peer_python) as peer:
+                peer_versions = peer.versions
+        except ContenderError as error:
+            parser.error(f"--peer-python: {error}")
+    figures = _run(options, peer_versions, before_graphs)
     _print(figures)
     if options.json is not None:
         write_figures(figures, options.json)
@@ -215,16 +215,17 @@ def _measure(arguments: Sequence[str], before_graphs: Callable[[], object]) -> i
 
 
 def _run(
-    options: argparse.Namespace, peer: PeerProcess | None, before_graphs: Callable[[], object]
+    options: argparse.Namespace,
+    peer_versions: dict[str, str] | None,
+    before_graphs: Callable[[], object],
 ) -> dict[str, Any]:
     """Measure the graphs and groups named."""
     names = {*options.names, *(PARTS if "all" in options.names else ())}
     graphs = [name for name in GRAPHS if name in names or "graphs" in names]
     pace = _Pace(quick=options.quick)
     rounds = options.rounds or pace.rounds
-    figures = new_figures(
-        rounds=rounds, quick=options.quick, peer=None if peer is None else peer.versions
-    )
+    peer_python = options.peer_python
+    figures = new_figures(rounds=rounds, quick=options.quick, peer=peer_versions)
     from benchmarks.end_to_end import PAIRS, measure_end_to_end
     from benchmarks.imports import measure_imports
     from benchmarks.measuring import Effort, measure_graph, measure_scaling
@@ -261,14 +262,14 @@ def _run(
         before_graphs()
         for name in graphs:
             size = options.size or pace.size(GRAPHS[name])
-            effort = Effort(rounds, pace.seconds)
-            entry = measure_graph(GRAPHS[name], size, effort, peer, on_progress)
+            effort = Effort(pace.processes, rounds, pace.seconds)
+            entry = measure_graph(GRAPHS[name], size, effort, peer_python, on_progress)
             figures.setdefault("graphs", {})[name] = entry
             advance()
         if "scaling" in names:
             largest = options.size or pace.largest
-            effort = Effort(rounds, pace.scaling_seconds)
-            entries = measure_scaling(GRAPHS[SCALED], largest, effort, peer, on_progress)
+            effort = Effort(1, rounds, pace.scaling_seconds)
+            entries = measure_scaling(GRAPHS[SCALED], largest, effort, peer_python, on_progress)
             figures["scaling"] = {SCALED: entries}
             advance()
         if "end_to_end" in names:

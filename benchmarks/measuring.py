@@ -1,28 +1,44 @@
-"""Measure a graph: the times of every step, ratios, memory."""
+"""Measure a graph: the times of every step, ratios, memory.
+
+    python -m benchmarks.measuring GRAPH SIZE ROUNDS SECONDS (all|large) [PEER-PYTHON]
+
+This measures a graph in a fresh process, and prints a line of JSON. The places of objects in memory
+differ between processes, and with them the times, by several percent. So each graph is measured in
+several processes, whose measurements count together.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from benchmarks.contenders import contenders
-from benchmarks.graphs import Graph
+from benchmarks.graphs import GRAPHS, Graph
 from benchmarks.memory import measure_memory
 from benchmarks.peer_process import PeerProcess
 from benchmarks.steps import ratios_of
-from benchmarks.timing import in_turns, spread
+from benchmarks.timing import in_turns, keep_freed_memory, spread
 
 __all__ = ["Effort", "measure_graph", "measure_scaling"]
+
+ROOT: Final = Path(__file__).resolve().parent.parent
 
 
 class Effort(NamedTuple):
     """How long to measure.
 
     Attributes:
-        rounds: the maximum number of rounds.
-        seconds: the time after which a contender is left out of further rounds of a graph.
+        processes: the maximum number of processes that measure a graph, one after another.
+        rounds: the maximum number of rounds in all processes together.
+        seconds: the time after which a process leaves a contender out of further rounds.
     """
 
+    processes: int
     rounds: int
     seconds: float
 
@@ -31,7 +47,7 @@ def measure_graph(
     graph: Graph,
     size: int,
     effort: Effort,
-    peer: PeerProcess | None,
+    peer_python: str | None,
     on_progress: Callable[[str], None],
     *,
     large: bool = False,
@@ -39,10 +55,10 @@ def measure_graph(
     """Measure a graph at one size.
 
     Args:
-        graph: the graph.
+        graph: a graph of GRAPHS.
         size: its size.
         effort: how long to measure.
-        peer: the C++ XlaBuilder, or None.
+        peer_python: the interpreter with the C++ XlaBuilder, or None.
         on_progress: called with a description of each measurement.
         large: whether to measure only the steps that are measured up to a million ops; excludes
             memory.
@@ -50,19 +66,18 @@ def measure_graph(
     Returns:
         An entry of "graphs", as documented in `benchmarks/figures.py`.
     """
-    smallest = graph.sizes[0]
-    on_progress(f"{graph.name} {size:,}: preparing")
-    if size != smallest:
-        # Excludes imports, and filling the contexts and the caches of primitives.
-        warm_up, _ = contenders(graph, smallest, peer, large=large)
-        in_turns(warm_up, rounds=1, seconds=0)
-    rounds_of, counts = contenders(graph, size, peer, large=large)
-    seconds, missing = in_turns(
-        rounds_of,
-        rounds=effort.rounds,
-        seconds=effort.seconds,
-        before_each=lambda name: on_progress(f"{graph.name} {size:,}: {name}"),
-    )
+    seconds: dict[str, list[float]] = {}
+    missing: dict[str, str] = {}
+    processes = min(effort.processes, effort.rounds)
+    for number in range(processes):
+        on_progress(f"{graph.name} {size:,}: process {number + 1} of {processes}")
+        # The first processes measure one round more if the rounds can't be divided evenly.
+        rounds = (effort.rounds + processes - 1 - number) // processes
+        measured = _in_a_process(graph, size, rounds, effort.seconds, peer_python, large=large)
+        counts = measured["counts"]
+        missing |= measured["missing"]
+        for step, values in measured["seconds"].items():
+            seconds.setdefault(step, []).extend(values)
     us = {
         step: spread([time / counts["ops"] * 1e6 for time in times])
         for step, times in seconds.items()
@@ -94,12 +109,51 @@ def measure_scaling(
     graph: Graph,
     largest: int | None,
     effort: Effort,
-    peer: PeerProcess | None,
+    peer_python: str | None,
     on_progress: Callable[[str], None],
 ) -> list[dict[str, Any]]:
     """Measure a graph at each of its sizes up to `largest`, or at all of them if it is None."""
     sizes = [size for size in graph.sizes if largest is None or size <= largest]
     return [
-        measure_graph(graph, size, effort, peer, on_progress, large=True)
+        measure_graph(graph, size, effort, peer_python, on_progress, large=True)
         for size in sizes or [graph.sizes[0]]
     ]
+
+
+def _in_a_process(
+    graph: Graph, size: int, rounds: int, seconds: float, peer_python: str | None, *, large: bool
+) -> dict[str, Any]:
+    """Return "counts", "seconds" of each step and "missing", measured in a new process."""
+    arguments = [graph.name, str(size), str(rounds), str(seconds), "large" if large else "all"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.measuring", *arguments, *filter(None, [peer_python])],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
+
+
+def main() -> None:
+    """Measure the graph that the command line names."""
+    from benchmarks.contenders import contenders
+
+    name, size_text, rounds, seconds, steps, *peer_python = sys.argv[1:]
+    graph, size, large = GRAPHS[name], int(size_text), steps == "large"
+    keep_freed_memory()
+    with contextlib.ExitStack() as stack:
+        peer = stack.enter_context(PeerProcess(*peer_python)) if peer_python else None
+        if size != graph.sizes[0]:
+            # Excludes imports, and filling the contexts and the caches of primitives.
+            warm_up, _ = contenders(graph, graph.sizes[0], peer, large=large)
+            in_turns(warm_up, rounds=1, seconds=0)
+        rounds_of, counts = contenders(graph, size, peer, large=large)
+        times, missing = in_turns(rounds_of, rounds=int(rounds), seconds=float(seconds))
+    print(json.dumps({"counts": counts, "seconds": times, "missing": missing}))
+
+
+if __name__ == "__main__":
+    main()

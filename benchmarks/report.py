@@ -58,10 +58,12 @@ _METHOD: Final = """\
 
 - Each graph is defined once, in `benchmarks/graphs`. A small module for each contender
   (`benchmarks/languages`) provides the operations, so that all contenders build the same graph.
-- All contenders run in one process and take turns; the order is reversed in every second round.
-  The C++ XlaBuilder runs in a process of its own, which stays open and takes its turn too. Figures
-  are medians of up to {rounds} rounds, with the quartiles in parentheses. A contender that has used
-  up its time is left out of further rounds; the largest graphs therefore have no quartiles.
+- Each graph is measured in several fresh processes, one after another: the places of objects in
+  memory differ between processes, and with them the times, by several percent. In each process all
+  contenders take turns; the order is reversed in every second round. The C++ XlaBuilder runs in a
+  process of its own, which stays open and takes its turn too. Figures are medians of up to {rounds}
+  rounds in all processes together, with the quartiles in parentheses. A process leaves a contender
+  that has used up its time out of further rounds.
 - Times are CPU times of the process (`time.process_time`), so that other processes on the machine
   do not lengthen them. From the first op to the first result it is elapsed time, because XLA
   compiles on several threads.

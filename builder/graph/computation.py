@@ -214,11 +214,11 @@ class XlaComputation(Displayed, ExplainsAttributes, NotAFunction):
         if self._applications is None:
             # Ops with equal attributes usually share one mapping, which is searched once.
             applying = [op for op in self.ops if op.opcode in APPLYING]
-            counts = Counter([id(op.attributes) for op in applying])
-            ops = {id(op.attributes): op for op in applying}
+            keys = [id(op.attributes) for op in applying]
+            counts = Counter(keys)
             applications = [
                 Application(op.opcode, called_in(op.attributes), counts[key])
-                for key, op in ops.items()
+                for key, op in dict(zip(keys, applying, strict=True)).items()
             ]
             self._applications = tuple([a for a in applications if a.computations])
         return self._applications

@@ -23,10 +23,11 @@ def body_aoa_3_0(convert0, convert2, name, names, need, opcode, table, plan, wro
             if found is None:
                 found = table.add(key, plan(p0, p1.shape, p2))
             return record(opcode, found[0], (p1,), found[1], 2, builder if builder._is_open else None)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -46,10 +47,11 @@ def body_mann_4_0(convert1, convert2, convert3, name, names, need, opcode, table
             if found is None:
                 found = table.add(key, plan(tuple([op.shape for op in p0]), p1, p2, p3))
             return record(opcode, found[0], (*p0,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -63,10 +65,11 @@ def body_mun_by_3_0(convert2, name, names, need, by, wrong, explained, XlaError,
             p0 = need_ops(name, names[0], p0)
             if p2 is not None: p2 = convert2(name, names[2], p2)
             return by(name, p0, p1, p2)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -84,10 +87,11 @@ def body_o_1_0(name, names, need, opcode, table, plan, wrong, explained, XlaErro
             if found is None:
                 found = table.add(key, plan(p0.shape))
             return record(opcode, found[0], (p0,), found[1], 2, builder if builder._is_open else None)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -100,10 +104,11 @@ def body_o_by_1_0(name, names, need, by, wrong, explained, XlaError, XlaOp, _get
         try:
             if type(p0) is not XlaOp: need(0, p0)
             return by(name, p0)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -122,10 +127,11 @@ def body_oa_2_0(convert1, name, names, need, opcode, table, plan, wrong, explain
             if found is None:
                 found = table.add(key, plan(p0.shape, p1))
             return record(opcode, found[0], (p0,), found[1], 2, builder if builder._is_open else None)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -139,10 +145,11 @@ def body_oa_by_2_0(convert1, name, names, need, by, wrong, explained, XlaError, 
             if type(p0) is not XlaOp: need(0, p0, p1)
             p1 = convert1(name, names[1], p1)
             return by(name, p0, p1)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -162,10 +169,11 @@ def body_oaa_2_1(convert1, convert2, name, names, need, opcode, table, plan, wro
             if found is None:
                 found = table.add(key, plan(p0.shape, p1, p2))
             return record(opcode, found[0], (p0,), found[1], 2, builder if builder._is_open else None)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -185,10 +193,11 @@ def body_oaa_3_0(convert1, convert2, name, names, need, opcode, table, plan, wro
             if found is None:
                 found = table.add(key, plan(p0.shape, p1, p2))
             return record(opcode, found[0], (p0,), found[1], 2, builder if builder._is_open else None)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -210,10 +219,11 @@ def body_oaaaa_5_0(convert1, convert2, convert3, convert4, name, names, need, op
             if found is None:
                 found = table.add(key, plan(p0.shape, p1, p2, p3, p4))
             return record(opcode, found[0], (p0,), found[1], 2, builder if builder._is_open else None)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -237,10 +247,11 @@ def body_oaaaann_7_0(convert1, convert2, convert3, convert4, convert5, convert6,
             if found is None:
                 found = table.add(key, plan(p0.shape, p1, p2, p3, p4, p5, p6))
             return record(opcode, found[0], (p0,), found[1], 2, builder if builder._is_open else None)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5, p6)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5, p6)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -261,10 +272,11 @@ def body_oaan_4_0(convert1, convert2, convert3, name, names, need, opcode, table
             if found is None:
                 found = table.add(key, plan(p0.shape, p1, p2, p3))
             return record(opcode, found[0], (p0,), found[1], 2, builder if builder._is_open else None)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -284,10 +296,11 @@ def body_oan_3_0(convert1, convert2, name, names, need, opcode, table, plan, wro
             if found is None:
                 found = table.add(key, plan(p0.shape, p1, p2))
             return record(opcode, found[0], (p0,), found[1], 2, builder if builder._is_open else None)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -306,10 +319,11 @@ def body_on_2_0(convert1, name, names, need, opcode, table, plan, wrong, explain
             if found is None:
                 found = table.add(key, plan(p0.shape, p1))
             return record(opcode, found[0], (p0,), found[1], 2, builder if builder._is_open else None)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -328,10 +342,11 @@ def body_ooa_3_0(convert2, name, names, need, opcode, table, plan, wrong, explai
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2))
             return record(opcode, found[0], (p0, p1,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -351,10 +366,11 @@ def body_ooaa_4_0(convert2, convert3, name, names, need, opcode, table, plan, wr
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2, p3))
             return record(opcode, found[0], (p0, p1,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -376,10 +392,11 @@ def body_ooaaaa_6_0(convert2, convert3, convert4, convert5, name, names, need, o
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2, p3, p4, p5))
             return record(opcode, found[0], (p0, p1,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -404,10 +421,11 @@ def body_ooaaaaann_9_0(convert2, convert3, convert4, convert5, convert6, convert
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2, p3, p4, p5, p6, p7, p8))
             return record(opcode, found[0], (p0, p1,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5, p6, p7, p8)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5, p6, p7, p8)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -435,10 +453,11 @@ def body_ooaannaaannn_12_0(convert2, convert3, convert4, convert5, convert6, con
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11))
             return record(opcode, found[0], (p0, p1,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -464,10 +483,11 @@ def body_ooaannaann_10_0(convert2, convert3, convert4, convert5, convert6, conve
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2, p3, p4, p5, p6, p7, p8, p9))
             return record(opcode, found[0], (p0, p1,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -489,10 +509,11 @@ def body_ooannn_3_3(convert2, convert3, convert4, convert5, name, names, need, o
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2, p3, p4, p5))
             return record(opcode, found[0], (p0, p1,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -512,10 +533,11 @@ def body_oona_4_0(convert2, convert3, name, names, need, opcode, table, plan, wr
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2, p3))
             return record(opcode, found[0], (p0, p1,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -535,10 +557,11 @@ def body_oonn_4_0(convert2, convert3, name, names, need, opcode, table, plan, wr
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2, p3))
             return record(opcode, found[0], (p0, p1,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -559,10 +582,11 @@ def body_oooaa_5_0(convert3, convert4, name, names, need, opcode, table, plan, w
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2.shape, p3, p4))
             return record(opcode, found[0], (p0, p1, p2,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -584,10 +608,11 @@ def body_oooaaa_6_0(convert3, convert4, convert5, name, names, need, opcode, tab
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2.shape, p3, p4, p5))
             return record(opcode, found[0], (p0, p1, p2,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -609,10 +634,11 @@ def body_oooann_6_0(convert3, convert4, convert5, name, names, need, opcode, tab
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2.shape, p3, p4, p5))
             return record(opcode, found[0], (p0, p1, p2,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -633,10 +659,11 @@ def body_ooooa_5_0(convert4, name, names, need, opcode, table, plan, wrong, expl
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2.shape, p3.shape, p4))
             return record(opcode, found[0], (p0, p1, p2, p3,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -658,10 +685,11 @@ def body_oooooa_6_0(convert5, name, names, need, opcode, table, plan, wrong, exp
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2.shape, p3.shape, p4.shape, p5))
             return record(opcode, found[0], (p0, p1, p2, p3, p4,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -684,10 +712,11 @@ def body_oooooaa_7_0(convert5, convert6, name, names, need, opcode, table, plan,
             if found is None:
                 found = table.add(key, plan(p0.shape, p1.shape, p2.shape, p3.shape, p4.shape, p5, p6))
             return record(opcode, found[0], (p0, p1, p2, p3, p4,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5, p6)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4, p5, p6)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -700,10 +729,11 @@ def body_ouu_by_3_0(name, names, need, by, wrong, explained, XlaError, XlaOp, _g
         try:
             if type(p0) is not XlaOp: need(0, p0, p1, p2)
             return by(name, p0, p1, p2)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -724,10 +754,11 @@ def body_two_arrays_3_0(opcode, plans, record_broadcast_op, record_op, wrong, ex
                             return record(opcode, found[0], (p0, p1), found[1], 2, builder)
                         return record_broadcast_op(opcode, p0, p1, found, builder)
             return record_op(p0, p1, p2)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -741,10 +772,11 @@ def body_uuaua_by_4_1(convert2, convert4, name, names, need, by, wrong, explaine
             p2 = convert2(name, names[2], p2)
             p4 = convert4(name, names[4], p4)
             return by(name, p0, p1, p2, p3, p4)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2, p3, p4)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3, p4)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -756,10 +788,28 @@ def body_uuu_by_3_0(name, names, need, by, wrong, explained, XlaError, XlaOp, _g
             raise wrong(_getframe(), more, unknown, p0, p1, p2)
         try:
             return by(name, p0, p1, p2)
-        except XlaError as error:
-            other = explained(_getframe(), error, p0, p1, p2)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2)
+                if other is not error:
+                    raise other from None
+            remove_internal_frames(error)
+            raise
+    return template
+
+
+def body_uuua_by_4_0(convert3, name, names, need, by, wrong, explained, XlaError, XlaOp, _getframe, need_ops, record, isinstance, len, list, remove_internal_frames, tuple, type):
+    def template(p0, p1, p2, p3, *more, **unknown):
+        if more or unknown:
+            raise wrong(_getframe(), more, unknown, p0, p1, p2, p3)
+        try:
+            p3 = convert3(name, names[3], p3)
+            return by(name, p0, p1, p2, p3)
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0, p1, p2, p3)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template
@@ -776,10 +826,11 @@ def body_v_0_0(name, names, need, opcode, table, plan, wrong, explained, XlaErro
             if found is None:
                 found = table.add(key, plan(tuple([op.shape for op in p0])))
             return record(opcode, found[0], (*p0,), found[1])
-        except XlaError as error:
-            other = explained(_getframe(), error, p0)
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, p0)
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template

@@ -449,10 +449,11 @@ def {name}({", ".join((*constants, "wrong", "explained", *_SHARED))}):
             raise wrong(_getframe(), {surplus}, unknown, {passed})
         try:
 {indent(body(), " " * 12)}
-        except XlaError as error:
-            other = explained(_getframe(), error, {passed})
-            if other is not error:
-                raise other from None
+        except Exception as error:
+            if isinstance(error, XlaError):
+                other = explained(_getframe(), error, {passed})
+                if other is not error:
+                    raise other from None
             remove_internal_frames(error)
             raise
     return template

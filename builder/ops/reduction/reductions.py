@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import copysign
 from types import FunctionType, MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from builder.checking import Check, integers, operand_names, same_sizes
+from builder.checking import Check, operand_names, same_sizes
 from builder.graph.computation import XlaComputation
 from builder.graph.recording import (
     append,
@@ -19,10 +21,10 @@ from builder.graph.recording import (
     rollback_on_error,
     shared_attributes,
 )
-from builder.graph.registry import op_by_hand
 from builder.graph.subcomputations import as_computation, available_computation, is_library_function
 from builder.graph.xla_builder import XlaBuilder
 from builder.graph.xla_op import XlaOp
+from builder.ops.definition import op
 from builder.ops.operands import (
     Operand,
     is_number,
@@ -153,57 +155,6 @@ REDUCE: Final = define(
 )
 
 
-# The ops of this module have bodies because they apply computations, and record numbers.
-@op_by_hand(REDUCE, _reduce_shape)
-def reduce(
-    operands: XlaOp | Sequence[XlaOp],
-    init_values: Operand | Sequence[Operand],
-    computation: XlaComputation | Callable[..., Any],
-    dimensions: Sequence[int],
-) -> XlaOp:
-    """Reduce one or more arrays along dimensions with a computation.
-
-    The order of the reduction is not defined: the computation should be associative, up to
-    rounding, and the init value its identity.
-
-    Args:
-        operands: an array, or N arrays of the same sizes and of any element types.
-        init_values: the initial scalar for each operand; a Python number is a constant of the
-            operand's type.
-        computation: a reducer. For one operand: ``(accumulated, value) -> new``, scalars of its
-            type. For N operands: it takes N accumulated values and then N new ones, and returns a
-            tuple of N. Pass a computation, or a callable such as ``xb.add`` or a lambda. Functions
-            of this library and functions decorated with ``@xb.computation`` are recorded once per
-            signature; any other callable is recorded each time it is passed.
-        dimensions: the dimensions to reduce, in any order; an empty sequence keeps the sizes.
-
-    Returns:
-        An array of the operand's remaining dimensions; for several operands a tuple of such arrays.
-
-    Raises:
-        ShapeInferenceError: sizes differ; a dimension is out of range or duplicated; an init value
-            is not a scalar of its operand's type; the numbers of operands and init values differ.
-        SignatureError: the computation is not a reducer for these operands.
-        ConstantError: a number does not fit the type.
-
-    Example:
-        >>> import builder as xb
-        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 2, 3])
-        >>> xb.reduce(x, 0.0, xb.add, dimensions=[0, 1]).shape
-        f32[3]
-        >>> i = x.builder.iota(xb.s32[4, 2, 3], 2)
-        >>> def argmax(best, best_at, value, at):
-        ...     better = value > best
-        ...     return xb.select(better, value, best), xb.select(better, at, best_at)
-        >>> xb.reduce([x, i], [float("-inf"), 0], argmax, dimensions=[2]).shape
-        (f32[4,2], s32[4,2])
-
-    Operation Semantics: Reduce.
-    """
-    numbers = integers("reduce", "dimensions", dimensions)
-    return record_reduction(_REDUCE, operands, init_values, computation, numbers)
-
-
 class Reduction(NamedTuple):
     """A public function that records a reduction. Its argument is the dimensions or the window.
 
@@ -222,18 +173,13 @@ class Reduction(NamedTuple):
     attributes: Callable[..., Mapping[str, Any]]
 
 
-def _attributes(
-    _name: str, _operands: Sequence[Shape], reducer: XlaComputation, dimensions: tuple[int, ...]
-) -> Mapping[str, Any]:
-    return {"to_apply": reducer, "dimensions": dimensions}
-
-
-_REDUCE: Final = Reduction("reduce", "reduce", _reduce_shape, _attributes)
-_REDUCE_ALL: Final = Reduction("reduce", "reduce_all", _reduce_shape, _attributes)
-
-
 def record_reduction(
-    reduction: Reduction, operands: Any, init_values: Any, computation: Any, argument: Any
+    reduction: Reduction,
+    _name: str,
+    operands: Any,
+    init_values: Any,
+    computation: Any,
+    argument: Any,
 ) -> XlaOp:
     """Check the rules of a reduction and record the op.
 
@@ -242,21 +188,61 @@ def record_reduction(
         operands, init_values, computation: see `reduce`.
         argument: the dimensions or the window; hashable, because it is in the keys of caches.
     """
+    # The usual case, without lists: one array, a number or an op, and a function such as xb.add.
+    init: Any = None
     if type(operands) is XlaOp and type(computation) is FunctionType:
-        # One array and a function such as xb.add: the usual case, without lists.
-        single = _single_plan(reduction, operands.shape, init_values, computation, argument)
-        if single is not None:
-            shape, attributes, init_shape, constant = single
-            if constant is None:
-                return record(reduction.opcode, shape, (operands, init_values), attributes, 4)
-            # The rules are checked before the constant is recorded.
-            builder = operands.builder
-            if not builder._is_open:
-                builder = resolve_builder(reduction.name, operands)
-            init = record("constant", init_shape, (), constant, 4, builder)
-            # The operand may be a value of an enclosing builder.
-            of_both = builder if operands.builder is builder else None
-            return record(reduction.opcode, shape, (operands, init), attributes, 4, of_both, init)
+        kind = type(init_values)
+        if kind is float:
+            init = init_values or (copysign(1.0, init_values),)  # 0.0 and -0.0 are equal
+        elif kind is XlaOp:
+            init = init_values.shape
+        elif kind is int:
+            init = int, init_values  # 1 and 1.0 are equal
+    if init is None:
+        return _record_lists(reduction, operands, init_values, computation, argument)
+    key = reduction.name, operands.shape, init, computation, argument
+    single = _SINGLE.get(key)
+    if single is None:
+        if init != init or not is_library_function(computation):  # a NaN is never found
+            return _record_lists(reduction, operands, init_values, computation, argument)
+        single = _SINGLE.add(key, _single_plan(reduction, operands.shape, init_values, *key[3:]))
+    shape, attributes, init_shape, constant = single
+    if constant is None:
+        return record(reduction.opcode, shape, (operands, init_values), attributes, 3)
+    # The rules are checked before the constant is recorded.
+    builder = operands.builder
+    if not builder._is_open:
+        builder = resolve_builder(reduction.name, operands)
+    value = record("constant", init_shape, (), constant, 3, builder)
+    # The operand may be a value of an enclosing builder.
+    of_both = builder if operands.builder is builder else None
+    return record(reduction.opcode, shape, (operands, value), attributes, 3, of_both, value)
+
+
+_Single = tuple[Shape, Mapping[str, Any], Shape, Mapping[str, Any] | None]
+"""The shape and the attributes of a reduction, and of the constant for its init value, if any."""
+
+_SINGLE: Final = SignatureTable[_Single]()
+
+
+def _single_plan(
+    reduction: Reduction, array: Shape, init: Any, function: Callable[..., Any], argument: Any
+) -> _Single:
+    """Return the plan of a reduction of one array by a library function."""
+    name, constant = reduction.name, None
+    (scalar,) = scalars_of(name, (array,))
+    if type(init) is XlaOp:
+        init_shape = init.shape
+    else:
+        init_shape, constant = number_constant(name, init, scalar.element_type, array)
+    planned = _library_plan(reduction, (array,), (init_shape,), function, argument)
+    return (*planned, init_shape, constant)
+
+
+def _record_lists(
+    reduction: Reduction, operands: Any, init_values: Any, computation: Any, argument: Any
+) -> XlaOp:
+    """Record a reduction of any arguments; they are those of `record_reduction`."""
     name = reduction.name
     arrays = need_ops(name, "operand", operands)
     if not arrays:
@@ -279,41 +265,6 @@ def record_reduction(
         return reduced_by(available)
     with rollback_on_error(_builder(name, arrays, inits)):
         return reduced_by(as_computation(name, "computation", computation, scalars))
-
-
-_Single = tuple[Shape, Mapping[str, Any], Shape, Mapping[str, Any] | None]
-"""The shape and the attributes of a reduction, and of the constant for its init value, if any."""
-
-_SINGLE: Final = SignatureTable[_Single]()
-
-
-def _single_plan(
-    reduction: Reduction, array: Shape, init: Any, function: FunctionType, argument: Any
-) -> _Single | None:
-    """Return the plan of a reduction of one array; None if it is not by a library function.
-
-    The init value is an op or a Python number other than a NaN; otherwise the result is None, too.
-    """
-    kind = type(init)
-    init_key: Any
-    if kind is float and init == init:
-        init_key = init or ("zero", math.copysign(1.0, init))  # 0.0 and -0.0 are equal
-    elif kind is XlaOp:
-        init_key = init.shape
-    elif kind is int:
-        init_key = int, init  # 1 and 1.0 are equal
-    else:
-        return None
-    key = reduction.name, array, init_key, function, argument
-    found = _SINGLE.get(key)
-    if found is None and is_library_function(function):
-        name, init_shape, constant = reduction.name, init_key, None
-        (scalar,) = scalars_of(name, (array,))
-        if kind is not XlaOp:
-            init_shape, constant = number_constant(name, init, scalar.element_type, array)
-        planned = _library_plan(reduction, (array,), (init_shape,), function, argument)
-        found = _SINGLE.add(key, (*planned, init_shape, constant))
-    return found
 
 
 def _infer(
@@ -402,6 +353,70 @@ def _init_shapes(
     return tuple(init_shapes), constants
 
 
+def _attributes(
+    _name: str, _operands: Sequence[Shape], reducer: XlaComputation, dimensions: tuple[int, ...]
+) -> Mapping[str, Any]:
+    return {"to_apply": reducer, "dimensions": dimensions}
+
+
+_REDUCE: Final = Reduction("reduce", "reduce", _reduce_shape, _attributes)
+
+
+@op(
+    REDUCE,
+    _reduce_shape,
+    by=partial(record_reduction, _REDUCE),
+    operands=None,
+    init_values=None,
+    computation=None,
+)
+def reduce(
+    operands: XlaOp | Sequence[XlaOp],
+    init_values: Operand | Sequence[Operand],
+    computation: XlaComputation | Callable[..., Any],
+    dimensions: Sequence[int],
+) -> XlaOp:
+    """Reduce one or more arrays along dimensions with a computation.
+
+    The order of the reduction is not defined: the computation should be associative, up to
+    rounding, and the init value its identity.
+
+    Args:
+        operands: an array, or N arrays of the same sizes and of any element types.
+        init_values: the initial scalar for each operand; a Python number is a constant of the
+            operand's type.
+        computation: a reducer. For one operand: ``(accumulated, value) -> new``, scalars of its
+            type. For N operands: it takes N accumulated values and then N new ones, and returns a
+            tuple of N. Pass a computation, or a callable such as ``xb.add`` or a lambda. Functions
+            of this library and functions decorated with ``@xb.computation`` are recorded once per
+            signature; any other callable is recorded each time it is passed.
+        dimensions: the dimensions to reduce, in any order; an empty sequence keeps the sizes.
+
+    Returns:
+        An array of the operand's remaining dimensions; for several operands a tuple of such arrays.
+
+    Raises:
+        ShapeInferenceError: sizes differ; a dimension is out of range or duplicated; an init value
+            is not a scalar of its operand's type; the numbers of operands and init values differ.
+        SignatureError: the computation is not a reducer for these operands.
+        ConstantError: a number does not fit the type.
+
+    Example:
+        >>> import builder as xb
+        >>> x = xb.XlaBuilder().parameter(xb.f32[4, 2, 3])
+        >>> xb.reduce(x, 0.0, xb.add, dimensions=[0, 1]).shape
+        f32[3]
+        >>> i = x.builder.iota(xb.s32[4, 2, 3], 2)
+        >>> def argmax(best, best_at, value, at):
+        ...     better = value > best
+        ...     return xb.select(better, value, best), xb.select(better, at, best_at)
+        >>> xb.reduce([x, i], [float("-inf"), 0], argmax, dimensions=[2]).shape
+        (f32[4,2], s32[4,2])
+
+    Operation Semantics: Reduce.
+    """
+
+
 def _reduce_all_shape(operand: Shape, init_value: Shape, computation: ProgramShape) -> Shape:
     dimensions = _all_dimensions(operand)
     return _reduce_shape((operand,), (init_value,), computation, dimensions, op="reduce_all")
@@ -411,9 +426,20 @@ def _all_dimensions(operand: Shape) -> tuple[int, ...]:
     return tuple(range(Check("reduce_all", operand=operand).array("operand").rank))
 
 
-@op_by_hand(
+_REDUCE_ALL: Final = Reduction("reduce", "reduce_all", _reduce_shape, _attributes)
+
+
+def _record_reduce_all(name: str, operand: XlaOp, init_value: Any, computation: Any) -> XlaOp:
+    dimensions = _all_dimensions(operand.shape)
+    return record_reduction(_REDUCE_ALL, name, operand, init_value, computation, dimensions)
+
+
+@op(
     REDUCE,
     _reduce_all_shape,
+    by=_record_reduce_all,
+    init_value=None,
+    computation=None,
     cpp_name="ReduceAll",
     section="Reduce (XlaBuilder's ReduceAll)",
 )
@@ -441,6 +467,3 @@ def reduce_all(
 
     Operation Semantics: Reduce.
     """
-    source = need_op("reduce_all", "operand", operand)
-    dimensions = _all_dimensions(source.shape)
-    return record_reduction(_REDUCE_ALL, source, init_value, computation, dimensions)

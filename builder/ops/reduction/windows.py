@@ -414,7 +414,7 @@ def reduce_window(
     reduction = _REDUCE_WINDOW
     arguments = window_dimensions, window_strides, padding, base_dilations, window_dilations
     window = _converted(reduction.name, *arguments)
-    return record_reduction(reduction, operands, init_values, computation, window)
+    return record_reduction(reduction, reduction.name, operands, init_values, computation, window)
 
 
 @op_by_hand(
@@ -460,7 +460,7 @@ def reduce_window_with_general_padding(
     reduction = _WITH_GENERAL_PADDING
     arguments = window_dimensions, window_strides, padding, base_dilations, window_dilations
     window = _converted(reduction.name, *arguments)
-    return record_reduction(reduction, operands, init_values, computation, window)
+    return record_reduction(reduction, reduction.name, operands, init_values, computation, window)
 
 
 def _select_and_scatter_shape(

@@ -37,7 +37,7 @@ HAS_RESULTS: Final = 0x02
 HAS_OPERANDS: Final = 0x04
 HAS_REGIONS: Final = 0x10
 
-SMALL_BYTES: Final = 1024
+_SMALL_BYTES: Final = 1024
 """Fewer bytes than this are copied, which is faster than creating a memoryview."""
 
 _MAGIC: Final = b"ML\xefR"
@@ -177,7 +177,7 @@ class BytecodeWriter:
         array = elements.array
         self.constant_bytes += array.nbytes
         head, size = self.elements_head(elements.shape, array.nbytes)
-        if array.nbytes < SMALL_BYTES:
+        if array.nbytes < _SMALL_BYTES:
             self._entries.append(head + array.tobytes())
         else:
             # A view instead of a copy; ml_dtypes arrays do not support the buffer protocol.
@@ -242,7 +242,7 @@ class BytecodeWriter:
         head, offset = elements_head
         elements = array.tobytes()
         self.constant_bytes += len(elements)
-        value_head = self._single_head("value")  # may add an entry, so before `number`
+        value_head = self._single_heads.get("value") or self._single_head("value")
         offsets = self._offsets
         number = len(offsets)
         encoding = value_head + reference(number)

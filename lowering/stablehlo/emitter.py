@@ -50,7 +50,6 @@ from lowering.mlir.bytecode import (
     HAS_OPERANDS,
     HAS_REGIONS,
     HAS_RESULTS,
-    SMALL_BYTES,
     BytecodeWriter,
     Pieces,
     Reference,
@@ -131,9 +130,12 @@ class _Definition(NamedTuple):
     flags: int
 
 
-LargeConstant = tuple[int, np.ndarray[Any, Any], ArrayShape]
-"""A constant whose elements are set after parsing: the number of the operation in the function's
-block, the elements, and their shape."""
+LargeConstant = tuple[Value, np.ndarray[Any, Any], ArrayShape]
+"""A constant whose elements are set after parsing: its value, the elements, and their shape."""
+
+LARGE_CONSTANTS: Final = "xlabuilder.large_constants"
+"""The target of a custom call at the end of a function, which is removed after parsing. Its
+operands are the large constants: MLIR finds an operand faster than an operation of a block."""
 
 _LARGE_BYTES: Final = 4096
 
@@ -149,28 +151,21 @@ class _ConstantTemplate(NamedTuple):
 
     Attributes:
         before, after: the bytes around the reference to the value.
-        elements_head: the head of a dense elements attribute, and its total size.
-        unfilled: the encoding of the operation whose elements are set after parsing.
+        elements_head: the head of a dense elements attribute, and its total size; None if the
+            elements are many, or there are none.
+        unfilled: the encoding of the operation whose elements are set after parsing; empty unless
+            the elements are many.
     """
 
     before: bytes
     after: bytes
-    elements_head: tuple[bytes, Reference]
+    elements_head: tuple[bytes, Reference] | None
     unfilled: bytes
 
 
-class _RegionOp(NamedTuple):
-    """An operation with computations as regions.
-
-    Attributes:
-        head: its encoding up to the operands.
-        region_count: the encoded number of regions.
-        computations: the computations that are the regions.
-    """
-
-    head: bytes
-    region_count: bytes
-    computations: tuple[XlaComputation, ...]
+_Head = tuple[bytes, bytes, tuple[XlaComputation, ...]]
+"""What the operations of ops with equal encodings share: the encoding up to the operands, the
+encoded number of regions (empty for none), and the computations that are the regions."""
 
 
 class Emitter:
@@ -200,7 +195,7 @@ class Emitter:
         self._places: defaultdict[RegionLike, _Parts] = defaultdict(list)
         self._positions: list[int] = []
         # The large constants of the function's own block. Constants in inner regions are written
-        # with their elements, since operations are located by position in the function's block.
+        # with their elements, because the function's last operations can't refer to them.
         self._large: list[LargeConstant] | None = None
         # The op being lowered: its location; and, if it has annotations, the operations that its
         # rule has emitted, by result. The last operation is also the value of None.
@@ -211,8 +206,8 @@ class Emitter:
         self._computations: list[XlaComputation] = []
         self._dictionaries: dict[int, Reference] = {}
         self._locations: dict[tuple[int, int], Reference] = {}
-        self._heads: dict[Any, bytes | _RegionOp] = {}
-        self._region_ops: dict[Any, _RegionOp] = {}
+        self._heads: dict[Any, _Head] = {}
+        self._region_ops: dict[Any, _Head] = {}
         self._constants: dict[Any, bytes] = {}
         self._constant_templates: dict[Any, _ConstantTemplate] = {}
         self._types: dict[Shape, tuple[Reference, ...]] = {}
@@ -338,7 +333,6 @@ class Emitter:
         pieces, numbers, positions = self._pieces, self._numbers, self._positions
         places = self._places
         heads, constants = self._heads.get, self._constants.get
-        append = pieces.append
         values: list[Value] = []  # by the numbers of the ops
         count = 0
         for op in computation.ops:
@@ -348,16 +342,12 @@ class Emitter:
                 source = operands[0].shape
             elif op.opcode == "constant" and op.metadata is None:
                 attributes = op.attributes
-                # Equal scalars share a mapping; each array has a dict of its own.
-                encoding = None
-                if type(attributes) is not dict:
+                if type(attributes) is dict:  # an array, whose dict no other op has
+                    values.append(self._array(op, attributes["value"]))
+                else:
                     encoding = constants((id(attributes), id(op._code), op._lasti))
-                if encoding is None:
-                    self._operation_count += count
-                    count = 0
-                    encoding = self._constant(op)
-                append(encoding)
-                values.append(next(numbers))
+                    pieces.append(self._number(op) if encoding is None else encoding)
+                    values.append(next(numbers))
                 count += 1
                 continue
             elif op.opcode == "parameter":
@@ -374,20 +364,20 @@ class Emitter:
                 operand_values = [values[operand.id] for operand in operands]
                 values.append(self._emit_uncached(op, key, operand_values))
                 continue
-            if isinstance(head, bytes):
-                append(head)
-                for operand in operands:
-                    append(values[operand.id])
+            encoding, region_count, computations = head
+            pieces.append(encoding)
+            if len(operands) == 2:  # faster than the loop
+                lhs, rhs = operands
+                pieces.append(values[lhs.id])
+                pieces.append(values[rhs.id])
             else:
-                # Programs have many reductions, which take this path.
-                region_head, region_count, computations = head
-                append(region_head)
                 for operand in operands:
-                    append(values[operand.id])
-                append(region_count)
-                for region in computations:  # as `_add_regions` does it
+                    pieces.append(values[operand.id])
+            if computations:  # as `_add_regions` does it
+                pieces.append(region_count)
+                for region in computations:
                     positions.append(len(pieces))
-                    append(places[region])
+                    pieces.append(places[region])
             values.append(next(numbers))
             count += 1
         self._operation_count += count
@@ -415,65 +405,67 @@ class Emitter:
         if operands:
             head += reference(len(operands))
         if op.metadata is None:
-            self._heads[key] = head
+            self._heads[key] = head, b"", ()
         self._pieces.append(head)
         self._pieces += operands
         self._operation_count += 1
         return next(self._numbers)
 
-    def _constant(self, op: XlaOp) -> bytes:
-        """Encode a constant without metadata.
+    def _number(self, op: XlaOp) -> bytes:
+        """Encode a constant without metadata, for an attribute mapping that ops share."""
+        encoding = self._one_to_one_head(op, "stablehlo.constant", 0)
+        self._constants[id(op.attributes), id(op._code), op._lasti] = encoding
+        return encoding
 
-        Programs may have thousands of constants that share only a shape, so constants are encoded
-        by a faster path than other ops.
+    def _array(self, op: XlaOp, array: np.ndarray[Any, Any]) -> Value:
+        """Emit a constant without metadata; the caller counts the operation.
+
+        Programs may have thousands of constants that share only a shape, so these are encoded by a
+        faster path than other ops.
         """
         shape: Any = op.shape  # an array, checked by inference
-        attributes = op.attributes
         key = shape, id(op._code), op._lasti
         template = self._constant_templates.get(key)
         if template is None:
-            template = self._constant_templates[key] = self._constant_template(op, shape)
-        array = attributes["value"]
-        size = array.nbytes
-        repeats = 0 in array.strides and is_splat(array)
-        if size >= _LARGE_BYTES and self._large is not None and not repeats:
-            # In bytecode the elements would be copied twice: here and by MLIR.
-            self._large.append((self._operation_count, array, shape))
-            self.writer.constant_bytes += size
-            return template.unfilled
-        is_shared = type(attributes) is not dict
-        value = self._dictionaries.get(id(attributes)) if is_shared else None
-        if value is None:
-            if 0 < size < SMALL_BYTES and not repeats:
-                value = self.writer.value_of_elements(template.elements_head, array)
-            else:
-                value = self.writer.value(dense_elements(array, shape))
-        encoding = template.before + value + template.after
-        if is_shared:
-            self._dictionaries[id(attributes)] = value
-            self._constants[id(attributes), id(op._code), op._lasti] = encoding
-        return encoding
+            template = self._constant_templates[key] = self._constant_template(op, shape, array)
+        before, after, elements_head, unfilled = template
+        result = next(self._numbers)
+        if 0 not in array.strides or not is_splat(array):
+            if unfilled and self._large is not None:
+                # In bytecode the elements would be copied twice: here and by MLIR.
+                self._large.append((result, array, shape))
+                self._pieces.append(unfilled)
+                return result
+            if elements_head is not None:
+                value = self.writer.value_of_elements(elements_head, array)
+                self._pieces.append(before + value + after)
+                return result
+        value = self.writer.value(dense_elements(array, shape))
+        self._pieces.append(before + value + after)
+        return result
 
-    def _constant_template(self, op: XlaOp, shape: ArrayShape) -> _ConstantTemplate:
+    def _constant_template(
+        self, op: XlaOp, shape: ArrayShape, array: np.ndarray[Any, Any]
+    ) -> _ConstantTemplate:
         """Return the encoding that all constants of this shape and source position share."""
-        size = op.attributes["value"].nbytes
         self._location = self.location(op)
         head = self._head("stablehlo.constant", (), b"", HAS_ATTRIBUTES | HAS_RESULTS)
         after = reference(1) + b"".join(self.types(shape))
-        unfilled = b""
-        if size >= _LARGE_BYTES:
+        elements_head, unfilled = None, b""
+        if 0 < array.nbytes < _LARGE_BYTES:
+            elements_head = self.writer.elements_head(shape, array.nbytes)
+        elif array.nbytes:
             unfilled = head + self.writer.value(_zeros(shape)) + after
-        return _ConstantTemplate(head, after, self.writer.elements_head(shape, size), unfilled)
+        return _ConstantTemplate(head, after, elements_head, unfilled)
 
     def _emit_large_constant(self, op: XlaOp, large: list[LargeConstant]) -> Value:
         """Emit a constant with metadata whose elements are set after parsing."""
         shape, array = op.shape, op.attributes["value"]
         assert isinstance(shape, ArrayShape)  # checked by inference
-        large.append((self._operation_count, array, shape))
-        self.writer.constant_bytes += array.nbytes
         self._location = self.location(op)
         attributes: Attributes = {"value": _zeros(shape), **self.annotations(op)}
         (result,) = self.create_typed("stablehlo.constant", self.types(shape), (), attributes)
+        large.append((result, array, shape))
         return result
 
     def _one_to_one_head(self, op: XlaOp, name: str, flags: int) -> bytes:
@@ -499,22 +491,22 @@ class Emitter:
             flags = HAS_OPERANDS | (HAS_REGIONS if names else 0)
             head = self._one_to_one_head(op, schema.stablehlo, flags)
             computations = tuple([op.attributes[name] for name in names])
-            region_op = _RegionOp(head, reference(len(names) << 1), computations)
+            region_op = head, reference(len(names) << 1), computations
             if op.metadata is None:
                 if names and shape.is_array and all(o.shape.is_array for o in op.operands):
                     # Ops with the same key have array operands too.
                     complete_head = head + reference(len(operands))
-                    self._heads[key] = region_op._replace(head=complete_head)
+                    self._heads[key] = complete_head, *region_op[1:]
                 else:
                     self._region_ops[key] = region_op
         pieces = self._pieces
-        pieces.append(region_op.head)
+        pieces.append(region_op[0])
         if list in map(type, operands):  # tuples
             operands = flatten(operands)
         pieces.append(reference(len(operands)))
         pieces += operands
-        if region_op.computations:
-            self._add_regions(region_op.computations)
+        if region_op[2]:
+            self._add_regions(region_op[2])
         self._operation_count += 1
         return next(self._numbers) if shape.is_array else unflatten(shape, self._numbers)
 
@@ -638,6 +630,11 @@ class Emitter:
         ]
         results = body(arguments)
         self._location = self._unknown_location
+        if self._large:
+            large = [value for value, _, _ in self._large]
+            self.writer.constant_bytes += sum([array.nbytes for _, array, _ in self._large])
+            target = {"call_target_name": quoted(LARGE_CONSTANTS)}
+            self.create_typed("stablehlo.custom_call", (), large, target)
         attributes = None if annotations is None else annotations.terminator
         self.create_typed(terminator, (), flatten([results]), attributes)
         next_value = number_of(next(numbers))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from typing import Final, Literal
 
 from jaxlib.mlir import ir
@@ -194,13 +194,12 @@ def _fill(module: ir.Module, functions: Sequence[Sequence[LargeConstant]]) -> No
         for view, constants in zip(views, functions, strict=True):
             if not constants:
                 continue
-            # `islice` calls `iter`, and MLIR's iterator would start again; that of `chain` goes on.
-            operations = chain(view.operation.regions[0].blocks[0].operations)
-            next_position = 0
-            for position, elements, shape in constants:
-                operation = next(islice(operations, position - next_position, None))
-                next_position = position + 1
-                operation.attributes["value"] = dense_attribute(elements, parsed_type(shape))
+            filled = [dense_attribute(array, parsed_type(shape)) for _, array, shape in constants]
+            # The last operation but one; see LARGE_CONSTANTS.
+            carrier = view.operation.regions[0].blocks[0].operations[-2].operation
+            for value, attribute in zip(carrier.operands, filled, strict=True):
+                value.owner.attributes["value"] = attribute
+            carrier.erase()
 
 
 def _functions(

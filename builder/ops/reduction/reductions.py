@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from math import copysign
 from types import FunctionType, MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -173,56 +172,54 @@ class Reduction(NamedTuple):
     attributes: Callable[..., Mapping[str, Any]]
 
 
-def record_reduction(
-    reduction: Reduction,
-    _name: str,
-    operands: Any,
-    init_values: Any,
-    computation: Any,
-    argument: Any,
-) -> XlaOp:
-    """Check the rules of a reduction and record the op.
-
-    Args:
-        reduction: the function that the user called.
-        operands, init_values, computation: see `reduce`.
-        argument: the dimensions or the window; hashable, because it is in the keys of caches.
-    """
-    # The usual case, without lists: one array, a number or an op, and a function such as xb.add.
-    init: Any = None
-    if type(operands) is XlaOp and type(computation) is FunctionType:
-        kind = type(init_values)
-        if kind is float:
-            init = init_values or (copysign(1.0, init_values),)  # 0.0 and -0.0 are equal
-        elif kind is XlaOp:
-            init = init_values.shape
-        elif kind is int:
-            init = int, init_values  # 1 and 1.0 are equal
-    if init is None:
-        return _record_lists(reduction, operands, init_values, computation, argument)
-    key = reduction.name, operands.shape, init, computation, argument
-    single = _SINGLE.get(key)
-    if single is None:
-        if init != init or not is_library_function(computation):  # a NaN is never found
-            return _record_lists(reduction, operands, init_values, computation, argument)
-        single = _SINGLE.add(key, _single_plan(reduction, operands.shape, init_values, *key[3:]))
-    shape, attributes, init_shape, constant = single
-    if constant is None:
-        return record(reduction.opcode, shape, (operands, init_values), attributes, 3)
-    # The rules are checked before the constant is recorded.
-    builder = operands.builder
-    if not builder._is_open:
-        builder = resolve_builder(reduction.name, operands)
-    value = record("constant", init_shape, (), constant, 3, builder)
-    # The operand may be a value of an enclosing builder.
-    of_both = builder if operands.builder is builder else None
-    return record(reduction.opcode, shape, (operands, value), attributes, 3, of_both, value)
-
-
 _Single = tuple[Shape, Mapping[str, Any], Shape, Mapping[str, Any] | None]
 """The shape and the attributes of a reduction, and of the constant for its init value, if any."""
 
-_SINGLE: Final = SignatureTable[_Single]()
+
+def recorder(reduction: Reduction) -> Callable[..., XlaOp]:
+    """Return the function that checks the rules of a reduction and records the op.
+
+    Its parameters are the name of the function, which it does not use; the first three parameters
+    of `reduce`; and the argument, which is hashable, because it is in the keys of caches.
+    """
+    opcode, name = reduction.opcode, reduction.name
+    singles = SignatureTable[_Single]()
+
+    def record_reduction(
+        _name: str, operands: Any, init_values: Any, computation: Any, argument: Any
+    ) -> XlaOp:
+        # The usual case, without lists: an array, a number or an op, and a function like xb.add.
+        init: Any = None
+        if type(operands) is XlaOp and type(computation) is FunctionType:
+            kind = type(init_values)
+            if kind is float:  # 0.0 and -0.0 are equal
+                init = init_values or ("0.0" if copysign(1.0, init_values) > 0.0 else "-0.0")
+            elif kind is XlaOp:
+                init = init_values.shape
+            elif kind is int:
+                init = int, init_values  # 1 and 1.0 are equal
+        if init is None:
+            return _record_lists(reduction, operands, init_values, computation, argument)
+        key = operands.shape, init, computation, argument
+        single = singles.get(key)
+        if single is None:
+            if init != init or not is_library_function(computation):  # a NaN is never found
+                return _record_lists(reduction, operands, init_values, computation, argument)
+            plan = _single_plan(reduction, operands.shape, init_values, computation, argument)
+            single = singles.add(key, plan)
+        shape, attributes, init_shape, constant = single
+        if constant is None:
+            return record(opcode, shape, (operands, init_values), attributes, 3)
+        # The rules are checked before the constant is recorded.
+        builder = operands.builder
+        if not builder._is_open:
+            builder = resolve_builder(name, operands)
+        value = record("constant", init_shape, (), constant, 3, builder)
+        # The operand may be a value of an enclosing builder.
+        of_both = builder if operands.builder is builder else None
+        return record(opcode, shape, (operands, value), attributes, 3, of_both, value)
+
+    return record_reduction
 
 
 def _single_plan(
@@ -242,7 +239,7 @@ def _single_plan(
 def _record_lists(
     reduction: Reduction, operands: Any, init_values: Any, computation: Any, argument: Any
 ) -> XlaOp:
-    """Record a reduction of any arguments; they are those of `record_reduction`."""
+    """Record a reduction of any arguments; see `recorder`."""
     name = reduction.name
     arrays = need_ops(name, "operand", operands)
     if not arrays:
@@ -359,13 +356,10 @@ def _attributes(
     return {"to_apply": reducer, "dimensions": dimensions}
 
 
-_REDUCE: Final = Reduction("reduce", "reduce", _reduce_shape, _attributes)
-
-
 @op(
     REDUCE,
     _reduce_shape,
-    by=partial(record_reduction, _REDUCE),
+    by=recorder(Reduction("reduce", "reduce", _reduce_shape, _attributes)),
     operands=None,
     init_values=None,
     computation=None,
@@ -426,12 +420,11 @@ def _all_dimensions(operand: Shape) -> tuple[int, ...]:
     return tuple(range(Check("reduce_all", operand=operand).array("operand").rank))
 
 
-_REDUCE_ALL: Final = Reduction("reduce", "reduce_all", _reduce_shape, _attributes)
+_record_all = recorder(Reduction("reduce", "reduce_all", _reduce_shape, _attributes))
 
 
 def _record_reduce_all(name: str, operand: XlaOp, init_value: Any, computation: Any) -> XlaOp:
-    dimensions = _all_dimensions(operand.shape)
-    return record_reduction(_REDUCE_ALL, name, operand, init_value, computation, dimensions)
+    return _record_all(name, operand, init_value, computation, _all_dimensions(operand.shape))
 
 
 @op(

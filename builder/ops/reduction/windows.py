@@ -28,7 +28,7 @@ from builder.ops.reduction.reductions import (
     Planned,
     Reduction,
     equal_sizes,
-    record_reduction,
+    recorder,
     reducer,
     reduction_operands,
 )
@@ -352,9 +352,9 @@ def _attributes(
 
 
 # The ops of this module have bodies because they apply computations, and record numbers.
-_REDUCE_WINDOW: Final = Reduction("reduce_window", "reduce_window", _rule, _attributes)
-_WITH_GENERAL_PADDING: Final = Reduction(
-    "reduce_window", "reduce_window_with_general_padding", _rule, _attributes
+_record_reduce_window = recorder(Reduction("reduce_window", "reduce_window", _rule, _attributes))
+_record_with_general_padding = recorder(
+    Reduction("reduce_window", "reduce_window_with_general_padding", _rule, _attributes)
 )
 
 
@@ -411,10 +411,10 @@ def reduce_window(
 
     Operation Semantics: ReduceWindow.
     """
-    reduction = _REDUCE_WINDOW
+    name = "reduce_window"
     arguments = window_dimensions, window_strides, padding, base_dilations, window_dilations
-    window = _converted(reduction.name, *arguments)
-    return record_reduction(reduction, reduction.name, operands, init_values, computation, window)
+    window = _converted(name, *arguments)
+    return _record_reduce_window(name, operands, init_values, computation, window)
 
 
 @op_by_hand(
@@ -457,10 +457,10 @@ def reduce_window_with_general_padding(
 
     Operation Semantics: ReduceWindow.
     """
-    reduction = _WITH_GENERAL_PADDING
+    name = "reduce_window_with_general_padding"
     arguments = window_dimensions, window_strides, padding, base_dilations, window_dilations
-    window = _converted(reduction.name, *arguments)
-    return record_reduction(reduction, reduction.name, operands, init_values, computation, window)
+    window = _converted(name, *arguments)
+    return _record_with_general_padding(name, operands, init_values, computation, window)
 
 
 def _select_and_scatter_shape(

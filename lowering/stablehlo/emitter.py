@@ -104,14 +104,17 @@ def _join(region: _EmittedRegion) -> None:
     """
     parts, pieces, positions = region
     begin = 0
+    last, is_small = None, False
     for position in positions:
         inner = pieces[position]
-        if len(inner) == 1 and len(inner[0]) <= _SMALL_REGION:
+        if inner is not last:  # programs apply one reducer many times
+            last, is_small = inner, len(inner) == 1 and len(inner[0]) <= _SMALL_REGION
+        if is_small:
             pieces[position] = inner[0]
         else:
             parts += b"".join(pieces[begin:position]), inner
             begin = position + 1
-    parts.append(b"".join(pieces[begin:]))
+    parts.append(b"".join(pieces[begin:] if begin else pieces))
 
 
 def _sharding_of_results(op: XlaOp, count: int) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["CONTENDERS", "RATIOS", "STEPS", "SUMS", "Step", "medians", "ratios_of"]
+__all__ = ["CONTENDERS", "RATIOS", "STEPS", "SUMS", "Step", "medians", "ratios_of", "shared_part"]
 
 
 class Step(NamedTuple):
@@ -97,6 +97,19 @@ def _with_sums(times: Mapping[str, float]) -> dict[str, float]:
         if all(step in times for step in steps)
     }
     return {**times, **totals}
+
+
+def shared_part(us: Mapping[str, float]) -> float | None:
+    """Return the least time of a recorder in Python that writes bytecode; None if not measured.
+
+    It is that of as many objects, of MLIR's copy of the constants, and of MLIR's reading.
+
+    Args:
+        us: the times of steps, as `medians` returns them.
+    """
+    if "objects" not in us or "read" not in us:
+        return None
+    return us["objects"] + us.get("data", 0.0) + us["read"]
 
 
 def ratios_of(times: Mapping[str, float]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from benchmarks.budget import LIMITS, SPEEDUPS, TargetResult, evaluate, scaling_ends
-from benchmarks.steps import SUMS, medians
+from benchmarks.steps import SUMS, medians, shared_part
 from benchmarks.tables import Table
 
 __all__ = ["collector_table", "comparisons", "constants_note", "lowering_table", "shared_table"]
@@ -112,15 +112,18 @@ def shared_table(figures: dict[str, Any]) -> Table:
     A recorder that writes bytecode needs at least the objects, MLIR's copy of the constants, and
     MLIR's reading. The target of the speedup over jax leaves the rest for all other work.
     """
-    columns = ["graph", "record + lower", "shared", "own", "jax", "target", "left for own"]
+    columns = ["graph", "record + lower", "shared", "ours / shared", "jax", "jax / shared"]
+    columns += ["target", "left for own", "own"]
     table = Table("The shared part, and what the target beside jax leaves, in us per op", columns)
     for name, entry in figures.get("graphs", {}).items():
         us = medians(entry)
-        if {"ours", "jax", "objects", "read"} <= us.keys():
-            shared = us["objects"] + us.get("data", 0.0) + us["read"]
+        shared = shared_part(us)
+        if shared is not None and "ours" in us and "jax" in us:
             limit = us["jax"] / LIMITS.get((name, "ours/jax"), SPEEDUPS["ours/jax"][1])
-            cells = us["ours"], shared, us["ours"] - shared, us["jax"], limit, limit - shared
-            table.rows.append([name, *(f"{time:.2f}" for time in cells)])
+            ratios = [f"{us[who] / shared:.1f}×" for who in ("ours", "jax")]
+            times = (us["ours"], shared, us["jax"], limit, limit - shared, us["ours"] - shared)
+            ours, least, jax, *rest = (f"{time:.2f}" for time in times)
+            table.rows.append([name, ours, least, ratios[0], jax, ratios[1], *rest])
     return table
 
 

@@ -1,6 +1,6 @@
 """Measure a graph: the times of every step, ratios, memory.
 
-    python -m benchmarks.measuring GRAPH SIZE ROUNDS SECONDS (all|large) [PEER-PYTHON]
+    python -m benchmarks.measuring GRAPH SIZE ROUNDS SECONDS NUMBER (all|large) [PEER-PYTHON]
 
 This measures a graph in a fresh process, and prints a line of JSON. The places of objects in memory
 differ between processes, and with them the times, by several percent. So each graph is measured in
@@ -22,7 +22,7 @@ from benchmarks.graphs import GRAPHS, Graph
 from benchmarks.memory import measure_memory
 from benchmarks.peer_process import PeerProcess
 from benchmarks.steps import ratios_of
-from benchmarks.timing import in_turns, keep_freed_memory, spread
+from benchmarks.timing import ContenderError, in_turns, keep_freed_memory, spread
 
 __all__ = ["Effort", "measure_graph", "measure_scaling"]
 
@@ -73,7 +73,8 @@ def measure_graph(
         on_progress(f"{graph.name} {size:,}: process {number + 1} of {processes}")
         # The first processes measure one round more if the rounds can't be divided evenly.
         rounds = (effort.rounds + processes - 1 - number) // processes
-        measured = _in_a_process(graph, size, rounds, effort.seconds, peer_python, large=large)
+        options = (size, rounds, effort.seconds, number, "large" if large else "all")
+        measured = _in_a_process(graph.name, *options, *([peer_python] if peer_python else []))
         counts = measured["counts"]
         missing |= measured["missing"]
         for step, values in measured["seconds"].items():
@@ -120,13 +121,10 @@ def measure_scaling(
     ]
 
 
-def _in_a_process(
-    graph: Graph, size: int, rounds: int, seconds: float, peer_python: str | None, *, large: bool
-) -> dict[str, Any]:
+def _in_a_process(*arguments: object) -> dict[str, Any]:
     """Return "counts", "seconds" of each step and "missing", measured in a new process."""
-    arguments = [graph.name, str(size), str(rounds), str(seconds), "large" if large else "all"]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.measuring", *arguments, *filter(None, [peer_python])],
+        [sys.executable, "-m", "benchmarks.measuring", *map(str, arguments)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -141,18 +139,26 @@ def main() -> None:
     """Measure the graph that the command line names."""
     from benchmarks.contenders import contenders
 
-    name, size_text, rounds, seconds, steps, *peer_python = sys.argv[1:]
+    name, size_text, rounds, seconds, number, steps, *peer_python = sys.argv[1:]
     graph, size, large = GRAPHS[name], int(size_text), steps == "large"
     keep_freed_memory()
     with contextlib.ExitStack() as stack:
-        peer = stack.enter_context(PeerProcess(*peer_python)) if peer_python else None
+        peer, refused = None, {}
+        if peer_python:
+            try:
+                peer = stack.enter_context(PeerProcess(*peer_python))
+            except ContenderError as error:
+                refused["xla_builder"] = str(error)
         if size != graph.sizes[0]:
             # Excludes imports, and filling the contexts and the caches of primitives.
             warm_up, _ = contenders(graph, graph.sizes[0], peer, large=large)
             in_turns(warm_up, rounds=1, seconds=0)
         rounds_of, counts = contenders(graph, size, peer, large=large)
-        times, missing = in_turns(rounds_of, rounds=int(rounds), seconds=float(seconds))
-    print(json.dumps({"counts": counts, "seconds": times, "missing": missing}))
+        # The order of the first round alternates from process to process.
+        times, missing = in_turns(
+            rounds_of, rounds=int(rounds), seconds=float(seconds), reverse=int(number) % 2 == 1
+        )
+    print(json.dumps({"counts": counts, "seconds": times, "missing": missing | refused}))
 
 
 if __name__ == "__main__":

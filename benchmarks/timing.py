@@ -67,6 +67,7 @@ def in_turns(
     rounds: int,
     seconds: float,
     before_each: Callable[[str], None] = lambda _: None,
+    reverse: bool = False,
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
     """Run contenders in rounds, each in its turn, and return the seconds of every step.
 
@@ -76,6 +77,7 @@ def in_turns(
         seconds: the elapsed time after which a contender is left out of further rounds. Each runs
             at least once.
         before_each: called with the name of the contender before each turn.
+        reverse: whether the first round, not the second, runs them in reverse order.
 
     Returns:
         The seconds of each step in each round, and the messages of contenders that raised
@@ -86,7 +88,7 @@ def in_turns(
     spent = dict.fromkeys(contenders, 0.0)
     for number in range(rounds):
         order = list(contenders)
-        for name in order if number % 2 == 0 else reversed(order):
+        for name in reversed(order) if (number % 2 == 1) != reverse else order:
             if name in missing or (number and spent[name] >= seconds):
                 continue
             before_each(name)

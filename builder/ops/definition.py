@@ -382,6 +382,9 @@ def _converting(form: str, by: str) -> str:
         key.append({"o": f"{p}.shape", "m": many, "v": many}.get(kind, p))
         operands += {"o": [p], "m": [f"*{p}"], "v": [f"*{p}"]}.get(kind, [])
     if by:
+        missing = " or ".join(f"p{n} is omitted" for n, kind in enumerate(form) if kind == "u")
+        if missing:  # before a function of the user is called
+            lines.append(f"if {missing}: raise wrong(_getframe(), (), {{}}, {arguments})")
         return "\n".join([*lines, f"return {by}(name, {arguments})"])
     listed = ", ".join(key)
     # A tuple that adds nothing to a shape would only have to be made and hashed.
@@ -464,6 +467,7 @@ _SHARED: Final[dict[str, Any]] = {
     "XlaError": XlaError,
     "XlaOp": XlaOp,
     "_getframe": sys._getframe,
+    "omitted": _OMITTED,
     "need_ops": need_ops,
     "record": record,
     "isinstance": isinstance,

@@ -433,7 +433,7 @@ class Emitter:
             template = self._constant_templates[key] = self._constant_template(op, shape, array)
         before, after, elements_head, unfilled = template
         result = next(self._numbers)
-        if 0 not in array.strides or not is_splat(array):
+        if 0 not in array.strides:  # not the repeated element of `np.broadcast_to`
             if unfilled and self._large is not None:
                 # In bytecode the elements would be copied twice: here and by MLIR.
                 self._large.append((result, array, shape))

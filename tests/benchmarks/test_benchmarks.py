@@ -23,7 +23,7 @@ from tables import each_row
 
 import builder as xb
 import lowering
-from benchmarks import cold, guard, unmet
+from benchmarks import cold, guard, measuring, unmet
 from benchmarks.budget import evaluate
 from benchmarks.command import main
 from benchmarks.contenders import EXPORTS, contenders, counts, large_arrays, lowered_bytecode
@@ -676,6 +676,38 @@ def test_contenders_take_turns_and_slow_ones_are_left_out() -> None:
     # Each runs at least once.
     times, _ = in_turns({"a": run("a")}, rounds=3, seconds=0)
     assert times == {"a": [1.0]}
+
+
+def test_every_second_process_begins_in_reverse_order() -> None:
+    turns: list[str] = []
+    both: dict[str, Callable[[], dict[str, float]]] = {"a": dict, "b": dict}
+    in_turns(both, rounds=2, seconds=60, before_each=turns.append, reverse=True)
+    assert turns == ["b", "a", "a", "b"]
+
+
+def test_rounds_are_divided_among_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[object, ...]] = []
+
+    def measure(*arguments: object) -> dict[str, Any]:
+        calls.append(arguments)
+        number = len(calls)
+        missing = {"xla_builder": f"crash {number}"} if number == 1 else {}
+        sizes = {"ops": 4, "recorded": 4, "computations": 1, "operations": 3}
+        times = {"record": [4e-6 * number] * arguments[2]}  # type: ignore[operator]  # an int
+        return {"counts": sizes, "seconds": times, "missing": missing}
+
+    monkeypatch.setattr(measuring, "_in_a_process", measure)
+    for rounds, expected in ((7, [3, 2, 2]), (2, [1, 1])):
+        calls.clear()
+        effort = measuring.Effort(processes=3, rounds=rounds, seconds=2.0)
+        entry = measuring.measure_graph(GRAPHS["chain"], 4, effort, "python", str, large=True)
+        assert calls == [
+            ("chain", 4, n, 2.0, number, "large", "python") for number, n in enumerate(expected)
+        ]
+        # The measurements of all processes count together.
+        assert (entry["us"]["record"]["rounds"], entry["us"]["record"]["least"]) == (rounds, 1.0)
+        assert entry["us"]["record"]["high"] > 1.0
+        assert entry["missing"] == {"xla_builder": "crash 1"}
 
 
 def test_spread() -> None:

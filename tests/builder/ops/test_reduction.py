@@ -239,3 +239,30 @@ def test_a_shared_reducer_has_no_source_line(x: xb.XlaOp) -> None:
     assert {op.source for op in reducer.ops} == {None}
     unshared = xb.reduce(x, 0.0, lambda a, b: a + b, [0]).attributes["to_apply"]
     assert unshared.root.source is not None
+
+
+def test_the_source_line_is_that_of_the_call(x: xb.XlaOp) -> None:
+    zero = x.builder.constant(0.0, xb.f32)
+
+    def reduced(init: xb.Operand) -> xb.XlaOp:
+        return xb.reduce(x, init, xb.add, [0])
+
+    line = reduced.__code__.co_firstlineno + 1
+    for init in (zero, 0.0, 0, float("nan")):
+        source = reduced(init).source
+        assert source is not None
+        assert source.line == line
+
+
+def test_a_missing_argument_is_refused_before_the_callable_is_called(x: xb.XlaOp) -> None:
+    def called(accumulated: xb.XlaOp, value: xb.XlaOp) -> xb.XlaOp:
+        raise AssertionError
+
+    calls = (
+        lambda: xb.reduce(x, computation=called, dimensions=[0]),  # type: ignore[call-arg]  # wrong
+        lambda: xb.reduce_all(x, computation=called),  # type: ignore[call-arg]  # wrong
+    )
+    for call in calls:
+        with pytest.raises(xb.OperandError, match="missing 1 required positional argument: 'init"):
+            call()
+    assert [op.opcode for op in x.builder.ops] == ["parameter"]

@@ -186,7 +186,7 @@ def test_regions_use_values_of_all_enclosing_regions() -> None:
 
 @pytest.mark.slow
 def test_nested_large_regions() -> None:
-    """Two regions are of the same computation, with other ops around and between them."""
+    """Two regions are of the same computation, after a reducer, with other ops around them."""
     b = xb.XlaBuilder("inmost")
     value = b.parameter(xb.f32[2])
     for _ in range(8000):
@@ -198,10 +198,10 @@ def test_nested_large_regions() -> None:
         chosen = xb.conditional(b.constant(level % 2 == 0), value + 1, inner, value, inner)
         inner = b.build(chosen * 2 + value)
     b = xb.XlaBuilder("main")
-    y = xb.conditional(
-        b.constant(True), b.parameter(xb.f32[2], "x"), inner, b.constant([0, 0], xb.f32), inner
-    )
-    text = lowering.lower(b.build(y)).text
+    x = b.parameter(xb.f32[2], "x")
+    total = xb.reduce(x, 0.0, xb.add, [0])
+    y = xb.conditional(b.constant(True), x, inner, b.constant([0, 0], xb.f32), inner)
+    text = lowering.lower(b.build(xb.tuple(y, total))).text
     assert text.count("stablehlo.negate") == 8000 * 2**5
     assert text.count("stablehlo.multiply") == 2 + 4 + 8 + 16
 

@@ -253,6 +253,20 @@ def test_ops_that_share_a_name() -> None:
 # Frontend attributes and shardings
 
 
+def test_frontend_attributes_of_reductions_at_one_line() -> None:
+    """The encodings of ops with attributes are not those of later ops without."""
+    b = xb.XlaBuilder("reductions")
+    x = b.parameter(xb.f32[4], "x")
+    totals = []
+    for values in ({}, {"stage": "1"}, {}, {"stage": "2"}, {}):
+        with b.frontend_attributes(values):
+            totals.append(xb.reduce(x, 0.0, xb.add, [0]))
+    text = lowering.lower(b.build(xb.tuple(totals))).text
+    # Those of a reduction and of the constant for its init value.
+    assert [text.count(f'stage = "{number}"') for number in (1, 2)] == [2, 2]
+    assert text.count("mhlo.frontend_attributes") == 4
+
+
 def test_frontend_attributes_reach_the_module_and_the_text() -> None:
     b = xb.XlaBuilder("attributes")
     with b.frontend_attributes({"stage": "1", "odd": 'a "b", {c}'}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import re
@@ -258,8 +259,8 @@ def test_frontend_attributes_of_reductions_at_one_line() -> None:
     b = xb.XlaBuilder("reductions")
     x = b.parameter(xb.f32[4], "x")
     totals = []
-    for values in ({}, {"stage": "1"}, {}, {"stage": "2"}, {}):
-        with b.frontend_attributes(values):
+    for values in (None, {"stage": "1"}, None, {"stage": "2"}, None):
+        with b.frontend_attributes(values) if values else contextlib.nullcontext():
             totals.append(xb.reduce(x, 0.0, xb.add, [0]))
     text = lowering.lower(b.build(xb.tuple(totals))).text
     # Those of a reduction and of the constant for its init value.

@@ -68,7 +68,8 @@ LIBRARY_TO_JAX: Final = 1.1
 """The target of a function of the library; its table marks the functions that miss it."""
 COMPUTED_TO_PASSED: Final = 2.0
 """The target of a function of the library whose small operands are computed in the program. If
-jax's program, which may be the same, takes longer too, the target is `COMPUTED_TO_JAX`."""
+jax's program, which may be the same, takes longer too, the target is `COMPUTED_TO_JAX`, or that the
+quartiles overlap: the same program may take 2.3 or 4.3 ms, depending on its threads."""
 COMPUTED_TO_JAX: Final = 1.5
 PACKED_TO_COPY: Final = 1.1
 """The target of packing. The packed array is new memory, so it is compared with a copy into new
@@ -166,12 +167,16 @@ def _operand_results(entries: Sequence[dict[str, Any]]) -> Iterator[TargetResult
         ms = {name: spread["median"] for name, spread in entry["ms"].items()}
         limit = max(COMPUTED_TO_PASSED * ms["ours"], COMPUTED_TO_JAX * ms["jax, computed"])
         computed = ms["ours, computed"]
-        ratios[entry["function"]] = computed / ms["ours"], computed / limit
+        distance = computed / limit
+        sides = {side: entry["ms"][f"{side}, computed"] for side in ("ours", "jax")}
+        if no_slower(sides, COMPUTED_TO_JAX):
+            distance = min(distance, 1.0)
+        ratios[entry["function"]] = computed / ms["ours"], distance
     if ratios:
         worst = max(ratios, key=lambda name: ratios[name][1])
         target = (
             f"small operands computed in at most {COMPUTED_TO_PASSED:g} times (or "
-            f"{COMPUTED_TO_JAX:g} times jax's time)"
+            f"{COMPUTED_TO_JAX:g} times jax's time, or the quartiles overlap)"
         )
         name = f"{len(entries)} functions of builder.lib"
         figure = f"{ratios[worst][0]:.2f} times ({worst})"

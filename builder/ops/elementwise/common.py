@@ -219,6 +219,9 @@ def _record_broadcast_op(
     return record(opcode, shape, (lhs, rhs), attributes, 3, builder, helper)
 
 
+_WithNumber = tuple[ArrayShape, Mapping[str, Any], Plan]
+"""The shape and the attributes of the constant for a number, and the plan of the op."""
+
 Rule = Callable[[Shape, Shape, tuple[int, ...] | None], ArrayShape]
 """The shape inference of an op: a function of `lhs`, `rhs` and `broadcast_dimensions`."""
 
@@ -244,17 +247,9 @@ def recorder(
             creating and hashing a tuple.
     """
 
-    def record_op(lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
-        is_pair = type(lhs) is XlaOp and type(rhs) is XlaOp
-        if is_pair:
-            builder: XlaBuilder | None = lhs.builder
-            if rhs.builder is not builder or not builder._is_open:
-                resolve_builder(name, lhs, rhs)  # raises before a broadcast is recorded
-                builder = None
-            left, right = lhs.shape, rhs.shape
-        else:
-            builder, scalar, value, is_left = constant_of(name, lhs, rhs)
-            left, right = (scalar, rhs.shape) if is_left else (lhs.shape, scalar)
+    numbers: SignatureTable[_WithNumber] = SignatureTable()
+
+    def plan_of(left: Shape, right: Shape, broadcast_dimensions: Any) -> Plan:
         dimensions = None
         key: Any = left if left is right else (left, right)
         if broadcast_dimensions is not None:
@@ -265,13 +260,37 @@ def recorder(
             result = rule(left, right, dimensions)
             broadcasts = _broadcasts(left, right, result, dimensions)
             plan = plans.add(key, (result, attributes(left.element_type), broadcasts))
-        constant = None
-        if not is_pair:
-            constant = record("constant", scalar, (), value, 3, builder)
-            operand = rhs if is_left else lhs
-            if operand.builder is not builder:
-                builder = None  # the operand is a value of an enclosing builder
-            lhs, rhs = (constant, rhs) if is_left else (lhs, constant)
+        return plan
+
+    def record_op(lhs: Any, rhs: Any, broadcast_dimensions: Any) -> XlaOp:
+        is_left = type(lhs) is not XlaOp
+        if not is_left and type(rhs) is XlaOp:
+            builder: XlaBuilder | None = lhs.builder
+            if rhs.builder is not builder or not builder._is_open:
+                resolve_builder(name, lhs, rhs)  # raises before a broadcast is recorded
+                builder = None
+            plan = plan_of(lhs.shape, rhs.shape, broadcast_dimensions)
+            return _record_broadcast_op(opcode, lhs, rhs, plan, builder)
+        number, operand = (lhs, rhs) if is_left else (rhs, lhs)
+        kind, key, found = type(number), None, None
+        is_usual = (kind is float or kind is int) and broadcast_dimensions is None
+        if is_usual and type(operand) is XlaOp and operand.builder._is_open:
+            # 1 and 1.0 are equal, and so are 0.0 and -0.0.
+            key = kind, number or str(number), operand.shape, is_left
+            found = numbers.get(key)
+        if found is None:
+            builder, scalar, value, _ = constant_of(name, lhs, rhs)
+            left, right = (scalar, rhs.shape) if is_left else (lhs.shape, scalar)
+            found = scalar, value, plan_of(left, right, broadcast_dimensions)
+            if key is not None and number == number:  # a NaN is not found again
+                numbers.add(key, found)
+        else:
+            builder = operand.builder
+        scalar, value, plan = found
+        constant = record("constant", scalar, (), value, 3, builder)
+        if operand.builder is not builder:
+            builder = None  # the operand is a value of an enclosing builder
+        lhs, rhs = (constant, rhs) if is_left else (lhs, constant)
         return _record_broadcast_op(opcode, lhs, rhs, plan, builder, constant)
 
     return record_op

@@ -1017,3 +1017,35 @@ def test_a_broadcast_dimension_out_of_range(place: int) -> None:
     message = rf"broadcast_dimensions must be dimensions of lhs, 0 to 1, got {place} in "
     with pytest.raises(xb.ShapeInferenceError, match=message):
         xb.add(wide, row, [place])
+
+
+def test_numbers_that_are_equal_but_not_the_same() -> None:
+    """Plans with numbers are cached by the number, its type and its side."""
+    b = xb.XlaBuilder()
+    x, i = b.parameter(xb.f32[3]), b.parameter(xb.s32[3])
+    for number in (0.0, -0.0, 0, 1, 1.0, float("nan"), -1, -1.0, 0.0, -0.0):
+        for op, side in ((xb.sub(x, number), 1), (xb.sub(number, x), 0)):
+            assert op.operands[1 - side] is x
+            broadcast = op.operands[side]
+            assert broadcast.opcode == "broadcast_in_dim"
+            value = broadcast.operands[0].attributes["value"]
+            assert value.tobytes() == np.float32(number).tobytes()
+    assert xb.add(i, 1).shape == xb.s32[3]
+    count = len(b.ops)
+    for refused in (1.0, True):
+        with pytest.raises(xb.ConstantError, match="s32 can't represent the Python number"):
+            xb.add(i, refused)
+    assert len(b.ops) == count
+
+
+def test_the_source_line_of_an_op_with_a_number() -> None:
+    x = xb.XlaBuilder().parameter(xb.f32[3])
+
+    def halved() -> xb.XlaOp:
+        return xb.mul(x, 0.5)
+
+    for _ in range(2):  # the second call finds the plan
+        op = halved()
+        for each in (op, op.operands[1], op.operands[1].operands[0]):
+            assert each.source is not None
+            assert each.source.line == halved.__code__.co_firstlineno + 1

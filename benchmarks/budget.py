@@ -73,7 +73,7 @@ quartiles overlap: the same program may take 2.3 or 4.3 ms, depending on its thr
 COMPUTED_TO_JAX: Final = 1.5
 PACKED_TO_COPY: Final = 1.1
 """The target of packing. The packed array is new memory, so it is compared with a copy into new
-memory, which takes about three times as long as one into memory that is used again."""
+memory, which takes longer than one into memory that is used again."""
 HOST_CALL: Final = {"ours/jax": 1.3, "lowering.jit/ours": 1.15}
 """The targets of calls with NumPy arrays. xlabuilder copies the arrays, and jax does not.
 `lowering.jit` also looks up the program of the arguments' types, which takes up to a tenth of a
@@ -288,7 +288,7 @@ def _graph_results(name: str, entry: dict[str, Any]) -> Iterator[TargetResult]:
     for key, (text, limit) in SPEEDUPS.items():
         if key in ratios:
             speedup, limit = 1 / ratios[key], LIMITS.get((name, key), limit)
-            target, figure = text.format(limit), f"{speedup:.3g} times"
+            target, figure = text.format(limit), f"{speedup:.4g} times"
             limit_us, met = us[key.partition("/")[2]] / limit, speedup >= limit
             if key == "ours/jax":
                 target += f" (or at most {TO_SHARED:g} times the shared part)"

@@ -306,17 +306,17 @@ targets that are missed. The tables below are in microseconds per op.
   0.1 us of recording an op and 0.15 us of lowering it. Later versions of Python do not have this
   cost.
 - A packed array is new memory. A copy into new memory, whose pages the system must provide, takes
-  about three times as long as a copy into memory that is used again.
+  up to twice as long as a copy into memory that is used again, or longer.
 - A call copies NumPy arrays, so that the caller may modify them at once. With two small arrays, the
-  copies add about a sixth of jax.jit's time. The first call with NumPy arrays after one with arrays
+  copies add about a fifth of jax.jit's time. The first call with NumPy arrays after one with arrays
   on the device also contains jaxlib's look-up of the caller's arrays.
-- `import builder` took 28 ms on Python 3.11 and 32 on 3.13 (the medians of eleven processes) while
-  the machine imported NumPy in 51. Reading 78 modules takes more than a quarter of the time, and
-  finding them a twentieth; 20 named tuples and 18 enumerations take a tenth. The rest is the
+- `import builder` took 28 ms on Python 3.11 and 33 on 3.13 (the medians of eleven processes) while
+  the machine imported NumPy in 52 and 53. Reading 78 modules takes more than a quarter of the time,
+  and finding them a twentieth; 20 named tuples and 18 enumerations take a tenth. The rest is the
   definitions of 121 opcodes.
 - A saved executable starts later than one that jax has serialized, because the process imports
   `lowering` in addition to jax, and because the file is checked before jaxlib reads it.
-- A process with 512 virtual devices has 1,800 threads. All steps for a program take longer in it,
+- A process with 512 virtual devices has 1,800 threads. Most steps for a program take longer in it,
   those of jax too, which do not depend on the number of devices either.
 """
 

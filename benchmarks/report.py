@@ -306,7 +306,7 @@ targets that are missed. The tables below are in microseconds per op.
   0.1 us of recording an op and 0.15 us of lowering it. Later versions of Python do not have this
   cost.
 - A packed array is new memory. A copy into new memory, whose pages the system must provide, takes
-  up to twice as long as a copy into memory that is used again, or longer.
+  1.1 to 2.2 times as long as a copy into memory that is used again.
 - A call copies NumPy arrays, so that the caller may modify them at once. With two small arrays, the
   copies add about a fifth of jax.jit's time. The first call with NumPy arrays after one with arrays
   on the device also contains jaxlib's look-up of the caller's arrays.

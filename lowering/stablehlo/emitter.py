@@ -503,13 +503,14 @@ class Emitter:
                 else:
                     self._region_ops[key] = region_op
         pieces = self._pieces
-        pieces.append(region_op[0])
+        encoding, _, applied = region_op
+        pieces.append(encoding)
         if list in map(type, operands):  # tuples
             operands = flatten(operands)
         pieces.append(reference(len(operands)))
         pieces += operands
-        if region_op[2]:
-            self._add_regions(region_op[2])
+        if applied:
+            self._add_regions(applied)
         self._operation_count += 1
         return next(self._numbers) if shape.is_array else unflatten(shape, self._numbers)
 

@@ -693,7 +693,7 @@ def test_rounds_are_divided_among_processes(monkeypatch: pytest.MonkeyPatch) -> 
         number = len(calls)
         missing = {"xla_builder": f"crash {number}"} if number == 1 else {}
         sizes = {"ops": 4, "recorded": 4, "computations": 1, "operations": 3}
-        times = {"record": [4e-6 * number] * arguments[2]}  # type: ignore[operator]  # an int
+        times = {"record": [4e-6 * number] * arguments[2]}  # type: ignore[operator]  # it is an int
         return {"counts": sizes, "seconds": times, "missing": missing}
 
     monkeypatch.setattr(measuring, "_in_a_process", measure)

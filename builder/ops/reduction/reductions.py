@@ -5,9 +5,8 @@ Operation Semantics: Reduce.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from math import copysign
+from math import copysign, prod
 from types import FunctionType, MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -128,7 +127,7 @@ def _reduce_shape(
 def _reduced(op: Any) -> int:
     """Return the number of operand elements that are reduced to one element of the result."""
     sizes = op.operands[0].shape.dimensions
-    return math.prod(sizes[d] for d in op.attributes["dimensions"])
+    return prod(sizes[d] for d in op.attributes["dimensions"])
 
 
 def _reduce_equal_sizes(op: SizedOp) -> Pairs:

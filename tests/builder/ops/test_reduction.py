@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import pytest
 from tables import each_row
@@ -258,11 +259,11 @@ def test_a_missing_argument_is_refused_before_the_callable_is_called(x: xb.XlaOp
     def called(accumulated: xb.XlaOp, value: xb.XlaOp) -> xb.XlaOp:
         raise AssertionError
 
-    calls = (
-        lambda: xb.reduce(x, computation=called, dimensions=[0]),  # type: ignore[call-arg]  # wrong
-        lambda: xb.reduce_all(x, computation=called),  # type: ignore[call-arg]  # wrong
-    )
-    for call in calls:
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        (xb.reduce, {"dimensions": [0]}),
+        (xb.reduce_all, {}),
+    ]
+    for function, named in calls:
         with pytest.raises(xb.OperandError, match="missing 1 required positional argument: 'init"):
-            call()
+            function(x, computation=called, **named)
     assert [op.opcode for op in x.builder.ops] == ["parameter"]

@@ -107,8 +107,9 @@ _CAUSES: Final = (
         ("bf16 large",),
         ("arg_min",),
         "NaNs lose, as in XLA's function of this name; jax's function returns their index. How "
-        "fast a reducer of bf16 is depends on the version of XLA: that of `arg_max`, with the opposite "
-        "comparison, takes 0.6 times as long as this one with jax 0.12, and as long with 0.10.",
+        "fast a reducer of bf16 is depends on the version of XLA: that of `arg_max`, with the "
+        "opposite comparison, takes 0.6 times as long as this one with jax 0.12, and as long with "
+        "0.10.",
     ),
     Cause(
         ("f32 large",),

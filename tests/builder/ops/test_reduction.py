@@ -245,7 +245,7 @@ def test_a_shared_reducer_has_no_source_line(x: xb.XlaOp) -> None:
 def test_the_source_line_is_that_of_the_call(x: xb.XlaOp) -> None:
     zero = x.builder.constant(0.0, xb.f32)
 
-    def reduced(init: xb.Operand) -> xb.XlaOp:
+    def reduced(init: Any) -> xb.XlaOp:
         return xb.reduce(x, init, xb.add, [0])
 
     line = reduced.__code__.co_firstlineno + 1

@@ -139,6 +139,39 @@ def extremes_of_nan_operands(b: OpBuilder, operation: ir.Operation) -> list[Valu
     return [b.converted(value, kind)]
 
 
+@rewrite("stablehlo.compare", platforms=("cpu",), fixed_in=(0, 12))
+def comparison_of_indices(b: OpBuilder, operation: ir.Operation) -> Sequence[Value] | None:
+    """Compare the difference of two iotas with 0.
+
+    If a comparison of two iotas selects between the elements of an array and of its transpose,
+    LLVM takes minutes to compile the loop, and may end the process: for bf16[2048,2048], it ended
+    after three minutes.
+
+    Shown by: select_by_iotas.
+    """
+    lhs, rhs = operation.operands
+    shape = b.shape(lhs)
+    if not (_is_iota(lhs) and _is_iota(rhs)) or shape is None or not shape.is_static:
+        return None
+    element_type = shape.element_type
+    # Differences of unsigned integers and of indices beyond the type's range have other signs.
+    if not element_type.is_signed or max(shape.dimensions) - 1 > element_type.max:
+        return None
+    operation.operands[0] = b.elementwise("subtract", lhs, rhs)
+    operation.operands[1] = b.filled(shape, 0)
+    return operation.results
+
+
+def _is_iota(value: Value) -> bool:
+    """Whether a value is an iota, broadcast or converted or not."""
+    while isinstance(value, ir.OpResult):
+        name = value.owner.name
+        if name not in ("stablehlo.broadcast_in_dim", "stablehlo.convert"):
+            return bool(name == "stablehlo.iota")
+        value = value.owner.operands[0]
+    return False
+
+
 @rewrite("stablehlo.atan2", platforms=ALL_PLATFORMS)
 def atan2_of_complex_numbers(b: OpBuilder, operation: ir.Operation) -> list[Value] | None:
     """Compute the atan2 of complex numbers from products of their parts.

@@ -335,6 +335,31 @@ def test_divisors_that_xla_simplifies_to_zero() -> None:
     assert run_python("-c", _LATE_ZEROS).stdout == "done\n"
 
 
+@each_row("t, sizes", [("s32", (3, 5)), ("s8", (130, 2)), ("u8", (5, 3)), ("f16", (70000,))])
+def test_comparisons_of_iotas(t: str, sizes: tuple[int, ...]) -> None:
+    """Also where their difference has the opposite sign, or is NaN."""
+    shape = getattr(xb, t)[sizes]
+    b = xb.XlaBuilder("indices")
+    rows, columns = b.iota(shape, 0), b.iota(shape, len(sizes) - 1)
+    compared = [compare(rows, columns) for compare in (xb.eq, xb.ne, xb.lt, xb.le, xb.gt, xb.ge)]
+    with np.errstate(over="ignore"):
+        i, j = (np.indices(sizes)[d].astype(shape.element_type.dtype) for d in (0, -1))
+    want = [i == j, i != j, i < j, i <= j, i > j, i >= j]
+    assert_array_equal(run(b.build(xb.tuple(compared))), want)
+
+
+def test_comparisons_of_broadcast_iotas_are_compiled_as_differences() -> None:
+    b = xb.XlaBuilder("differences")
+    x = b.parameter(xb.f32[2, 1024, 1024])
+    rows = xb.broadcast_in_dim(b.iota(xb.s64[1024], 0), x.shape.dimensions, [1])
+    columns = xb.convert(b.iota(xb.s16[x.shape.dimensions], 2), xb.s64)
+    c = b.build(xb.select(xb.lt(rows, columns), x, xb.transpose(x, [0, 2, 1])))
+    array = np.arange(2 * 1024 * 1024, dtype=np.float32).reshape(x.shape.dimensions)
+    upper = np.triu(array, 1)
+    want = upper + np.tril(array.swapaxes(1, 2))
+    assert_array_equal(run(c, array), want)
+
+
 def test_a_stride_beyond_the_slice() -> None:
     x = np.arange(5, dtype=np.float32)
     got = evaluate(lambda b, a: xb.slice(a, [1], [4], [2**63 - 1]), x)

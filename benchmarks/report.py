@@ -164,8 +164,10 @@ an existing array and to a new one, whose pages the operating system provides fi
 The time until a call returns, in microseconds: `ours` is an executable of `lowering.compile`,
 `lowering.jit` a function compiled by it, and `jax.jit` the same function. The programs add arrays
 of 4x4 floats. All checks are included: number, sizes, element types, device and layout of the
-arguments. The arguments are device arrays, or NumPy arrays, which must be copied to the device.
-xlabuilder copies these before the call returns, so that the caller may modify them; jax need not.
+arguments. The arguments are device arrays or NumPy arrays. xlabuilder copies NumPy arrays before
+the call returns, so that the caller may modify them. jax uses arrays in place whose addresses are
+multiples of 64 (`aligned`), one in four of NumPy's small arrays, and copies the others. Two arrays
+of 64 MiB are timed until the result is available.
 Rows on several devices are replicas with sharded results, compared with `jax.shard_map` under jit.
 """,
     "library": """\
@@ -308,8 +310,11 @@ targets that are missed. The tables below are in microseconds per op.
 - A packed array is new memory. A copy into new memory, whose pages the system must provide, takes
   1.1 to 2.2 times as long as a copy into memory that is used again.
 - A call copies NumPy arrays, so that the caller may modify them at once. With two small arrays, the
-  copies add about a fifth of jax.jit's time. The first call with NumPy arrays after one with arrays
-  on the device also contains jaxlib's look-up of the caller's arrays.
+  copies add about a fifth of jax.jit's time, and a third if jax uses the arrays in place. jaxlib
+  copies such a copy again, unless its address is a multiple of 64; to find such memory for a small
+  array would take longer. Arrays from 1 MB on are copied to aligned memory, once. The first call
+  with NumPy arrays after one with arrays on the device also contains jaxlib's look-up of the
+  caller's arrays.
 - `import builder` took 28 ms on Python 3.11 and 33 on 3.13 (the medians of eleven processes) while
   the machine imported NumPy in 52 and 53. Reading 78 modules takes more than a quarter of the time,
   and finding them a twentieth; 20 named tuples and 18 enumerations take a tenth. The rest is the

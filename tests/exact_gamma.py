@@ -1,4 +1,4 @@
-"""The incomplete gamma functions in decimal arithmetic, for parameters from 32 on.
+"""The incomplete gamma functions, for parameters from 32 on, and log(gamma) in decimal arithmetic.
 
 Up to 1e8 the lower one is the series DLMF 8.7.1. For larger ones both are the first two terms of
 DLMF 8.12, without a series in eta: the terms that are left out are below 1e-16 for a from 1e17 on.
@@ -6,7 +6,8 @@ DLMF 8.12, without a series in eta: the terms that are left out are below 1e-16 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
@@ -31,19 +32,32 @@ def erfc(z: Decimal) -> Decimal:
     return (-z * z).exp() / fraction / PI.sqrt()
 
 
+def log_gamma(x: Decimal) -> Decimal:
+    """Return the logarithm of gamma(x), for x from 32 on (DLMF 5.11.1)."""
+    total = (x - Decimal("0.5")) * x.ln() - x + (2 * PI).ln() / 2
+    for k, (n, d) in enumerate(BERNOULLI, 1):
+        total += Decimal(n) / d / (2 * k * (2 * k - 1)) / x ** (2 * k - 1)
+    return total
+
+
+def log_gamma_values(numbers: Sequence[float]) -> list[float]:
+    """Return the logarithms of gamma, rounded, of positive numbers (DLMF 5.5.1)."""
+    with localcontext(prec=60):
+        exact = [Decimal(number) for number in numbers]
+        factors = [math.prod(x + k for k in range(32)) for x in exact]
+        return [float(log_gamma(x + 32) - f.ln()) for x, f in zip(exact, factors, strict=True)]
+
+
 def incomplete_gamma(a: Decimal, x: Decimal) -> tuple[Decimal, Decimal]:
     """Return P(a, x) and Q(a, x)."""
     if a < Decimal("1e8"):
-        log_gamma = (a - Decimal("0.5")) * a.ln() - a + (2 * PI).ln() / 2
-        for k, (n, d) in enumerate(BERNOULLI, 1):
-            log_gamma += Decimal(n) / d / (2 * k * (2 * k - 1)) / a ** (2 * k - 1)
         term = total = 1 / a
         k = 0
         while term > total * Decimal("1e-55"):
             k += 1
             term = term * x / (a + k)
             total += term
-        lower = total * (a * x.ln() - x - log_gamma).exp()
+        lower = total * (a * x.ln() - x - log_gamma(a)).exp()
         return lower, 1 - lower
     mu = (x - a) / a
     is_tiny = abs(mu) < Decimal("1e-18")

@@ -54,7 +54,7 @@ _CAUSES: Final = (
         "functions have one sum, whose results for arguments below -10 are wrong.",
     ),
     Cause(
-        (*_LARGE, "bf16 small"),
+        COLUMNS,
         ("erf_inv", "erfc"),
         "Logarithms and exponentials without the rounding of their arguments: jax's functions have "
         "errors of up to 65 ulps, `erf_inv` near 1, and `erfc` where it is small.",

@@ -14,7 +14,6 @@ from builder.lib.special.shared import in_f32, is_double, polynomial
 from builder.ops.elementwise import (
     abs,
     and_,
-    cos,
     eq,
     floor,
     gt,
@@ -25,7 +24,6 @@ from builder.ops.elementwise import (
     or_,
     round_nearest_even,
     select,
-    sin,
 )
 
 _EULER: Final = 0.57721566490153286061
@@ -93,15 +91,15 @@ def wide_lgamma(x: XlaOp) -> XlaOp:
     """Return `lgamma` of x, in f32 or f64."""
     size = abs(x)
     z, product, _ = _moved_to_two(x)
-    is_moved_up = lt(size, 1.5)
-    logarithm = log(product)
+    is_near = lt(size, 8.0)
+    logarithm = log(select(is_near, product, size))
     near = z * polynomial(z, lgamma_series(is_double(x)))
-    near = near + select(is_moved_up, neg(logarithm), logarithm)
-    far = (size - 0.5) * (log(size) - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5)
+    near = near + select(lt(size, 1.25), neg(logarithm), logarithm)
+    far = (size - 0.5) * (logarithm - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5)
     far = far + stirling_tail(size)
-    value = select(lt(size, 8.0), near, far)
+    value = select(is_near, near, far)
     # The distance from the nearest integer is exact; it is 0 at the poles.
-    sine = abs(sin((x - round_nearest_even(x)) * math.pi))
+    sine = _sine_of_pi_times(abs(x - round_nearest_even(x)))
     mirrored = log(math.pi / (size * sine)) - value
     is_pole = or_(and_(lt(x, 0.0), eq(x, floor(x))), eq(size, math.inf))
     return select(is_pole, math.inf, select(lt(x, -0.5), mirrored, value))
@@ -112,22 +110,23 @@ def wide_digamma(x: XlaOp) -> XlaOp:
     size = abs(x)
     z, _, reciprocals = _moved_to_two(x)
     near = polynomial(z, _digamma_series(is_double(x)))
-    near = near + select(lt(size, 1.5), neg(reciprocals), reciprocals)
+    near = near + select(lt(size, 1.25), neg(reciprocals), reciprocals)
     inverse = 1.0 / size
     powers = _stirling_coefficients(is_double(x))
     coefficients = [c * (2 * k + 1) for k, c in enumerate(powers)][::-1]
     far = log(size) - (inverse * inverse * polynomial(inverse * inverse, coefficients))
     far = far - 0.5 * inverse
     value = select(lt(size, 8.0), near, far)
-    angle = (x - round_nearest_even(x)) * math.pi
-    mirrored = value + inverse - math.pi * (cos(angle) / sin(angle))
+    part = x - round_nearest_even(x)
+    cotangent = _sine_of_pi_times(0.5 - abs(part)) / _sine_of_pi_times(part)
+    mirrored = value + inverse - math.pi * cotangent
     value = select(lt(x, -0.5), mirrored, value)
     value = select(eq(x, 0.0), -math.inf, value)
     return select(and_(lt(x, 0.0), eq(x, floor(x))), math.nan, value)
 
 
 def _moved_to_two(x: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Move numbers between -0.5 and 8 by an integer to the interval from 1.5 to 2.5.
+    """Move numbers between -0.5 and 8 by an integer to the interval from 1.25 to 2.5.
 
     Numbers below -0.5 are replaced by their absolute values.
 
@@ -145,12 +144,23 @@ def _moved_to_two(x: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
         product = select(is_above, product * below, product)
         reciprocals = select(is_above, reciprocals + 1.0 / below, reciprocals)
         number = select(is_above, below, number)
-    is_first, is_second = lt(size, 1.5), le(size, 0.5)
+    is_first, is_second = lt(size, 1.25), le(size, 0.5)
     z = select(is_second, x, select(is_first, size - 1.0, number - 2.0))
     factor = select(is_second, size * (1.0 + x), select(is_first, size, product))
     inverse = 1.0 / select(is_second, x, size)
     sum_below = select(is_second, inverse + 1.0 / (1.0 + x), inverse)
     return z, factor, select(is_first, sum_below, reciprocals)
+
+
+def _sine_of_pi_times(x: XlaOp) -> XlaOp:
+    """Return sin(pi x) for |x| up to 0.5, by Taylor's series.
+
+    XLA reduces the argument of its sine by multiples of pi, which takes longer than the rest of
+    `lgamma`.
+    """
+    count = 12 if is_double(x) else 7
+    terms = [(-1) ** k * math.pi ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(count)]
+    return x * polynomial(x * x, terms[::-1])
 
 
 def stirling_tail(x: XlaOp) -> XlaOp:
@@ -175,7 +185,7 @@ def _zeta_less_one(k: int) -> float:
 
 def lgamma_series(is_f64: bool) -> Sequence[float]:
     """Return the coefficients of log(gamma(2 + z)) / z."""
-    count = 27 if is_f64 else 13
+    count = 38 if is_f64 else 19
     terms = [(-1) ** k * _zeta_less_one(k) / k for k in range(2, count)]
     return [1 - _EULER, *terms][::-1]
 

@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import scipy.special
-from exact_gamma import gamma_slopes, gamma_values
+from exact_gamma import gamma_slopes, gamma_values, log_gamma_values
 from library_calls import run
 from tables import each_row
 
@@ -143,6 +143,15 @@ def test_lgamma(name: str) -> None:
     check(lib.lgamma, scipy.special.gammaln, negative, ulps=4, smallest=1.0)
     poles = np.array([-np.inf, -3, 0]).astype(x.dtype)
     assert values_of(lib.lgamma, poles).tolist() == [np.inf] * 3
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_lgamma_in_ulps_of_the_result(name: str) -> None:
+    """Where it is small: around its roots 1 and 2, and in between."""
+    x = np.linspace(0.9, 2.1, 3000).astype(name.replace("f", "float"))
+    expected = np.array(log_gamma_values(x.tolist()))
+    errors = abs(values_of(lib.lgamma, x) - expected) / np.spacing(abs(expected.astype(x.dtype)))
+    assert errors.max() <= 3.5
 
 
 @pytest.mark.parametrize("name", FLOATS)

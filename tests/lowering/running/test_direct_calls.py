@@ -4,9 +4,11 @@ import copy
 import gc
 import pickle
 import weakref
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from jax.experimental.layout import Format, Layout
@@ -16,6 +18,7 @@ from tables import each_row
 import builder as xb
 import lowering
 from lowering import ArgumentError
+from lowering.pjrt.host_arrays import copy_numpy
 from tests.lowering.common import aligned
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -169,6 +172,26 @@ def test_numpy_memory_is_not_used_afterwards(run):
         array[:] = -1
         assert np.array_equal(result, X + X)
         array[:] = X
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.bool_])
+def test_large_numpy_arrays_are_copied_to_aligned_memory(dtype: Any) -> None:
+    """XLA uses the copy without another one; the caller's array may be written to or donated."""
+    array = np.arange(2**21).reshape(2048, 1024).astype(dtype).T
+    copied = copy_numpy([array])
+    assert copied is not None
+    assert copied[0].ctypes.data % 64 == 0
+    assert copied[0].flags.c_contiguous
+    assert not np.shares_memory(copied[0], array)
+    b = xb.XlaBuilder("large")
+    x = b.parameter(xb.array_shape(xb.as_primitive_type(dtype), array.shape))
+    either = b.build(xb.max(x, b.parameter(x.shape)))
+    for run in (lowering.compile(either), lowering.compile(either, donate=[0])):
+        for _ in range(2):
+            given = array.copy()
+            result = run(given, array)
+            given[:] = 0
+            assert np.array_equal(result, array)
 
 
 @pytest.mark.parametrize("donated", [0, 1])

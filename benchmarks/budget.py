@@ -77,7 +77,7 @@ memory, which takes longer than one into memory that is used again."""
 ALIGNED_ARRAYS: Final = "NumPy, aligned"
 LARGE_ARRAYS: Final = "NumPy, 64 MiB"
 """Kinds of arguments of calls; others are "device" and "NumPy"."""
-HOST_CALL: Final = {"NumPy": 1.3, ALIGNED_ARRAYS: 1.5}
+SMALL_ARRAYS_TO_JAX: Final = {"NumPy": 1.3, ALIGNED_ARRAYS: 1.5}
 """The targets of calls with small NumPy arrays, relative to jax. xlabuilder copies the arrays; jax
 copies only those that are not aligned."""
 JIT_TO_EXECUTABLE: Final = 1.15
@@ -196,8 +196,8 @@ def _call_results(entries: Sequence[dict[str, Any]]) -> Iterator[TargetResult]:
             target = "no longer than jax.jit's (or the quartiles overlap)"
             figure = f"{ratios['ours/jax']:.2f} times"
             yield TargetResult(call, target, figure, no_slower(entry["us"]))
-        elif entry["kind"] in HOST_CALL:
-            limit = HOST_CALL[entry["kind"]]
+        elif entry["kind"] in SMALL_ARRAYS_TO_JAX:
+            limit = SMALL_ARRAYS_TO_JAX[entry["kind"]]
             target = f"an executable at most {limit:g} times jax.jit's"
             ratio = ratios["ours/jax"]
             yield TargetResult(call, target, f"{ratio:.2f} times", ratio <= limit)

@@ -1,8 +1,9 @@
 """Measure the time of a call of a compiled computation, and of jax.jit of the same function.
 
-The time ends when the call returns. The arguments are device arrays or NumPy arrays. The programs
-add arrays of 16 numbers, so that their own time is negligible. The arrays have two dimensions,
-because layouts are checked only for two or more.
+The arguments are device arrays or NumPy arrays. The programs add arrays of 16 numbers, so that
+their own time is negligible; it is the processor's time until the call returns. The arrays have two
+dimensions, because layouts are checked only for two or more. For arrays of 64 MiB it is the elapsed
+time until the result is available.
 
 jax uses a NumPy array in place if its address is a multiple of 64, and copies any other. NumPy's
 addresses are multiples of 16, so that one small array in four is aligned by chance. Large ones,

@@ -151,23 +151,38 @@ def comparison_of_indices(b: OpBuilder, operation: ir.Operation) -> Sequence[Val
     """
     lhs, rhs = operation.operands
     shape = b.shape(lhs)
-    if not (_is_iota(lhs) and _is_iota(rhs)) or shape is None or not shape.is_static:
+    if shape is None or not shape.is_static or not shape.element_type.is_signed:
         return None
-    element_type = shape.element_type
-    # Differences of unsigned integers and of indices beyond the type's range have other signs.
-    if not element_type.is_signed or max(shape.dimensions) - 1 > element_type.max:
+    if not (_has_indices(b, lhs) and _has_indices(b, rhs)):
         return None
     operation.operands[0] = b.elementwise("subtract", lhs, rhs)
     operation.operands[1] = b.filled(shape, 0)
     return operation.results
 
 
-def _is_iota(value: Value) -> bool:
-    """Whether a value is an iota, broadcast or converted or not."""
+_KEEPING_NUMBERS: Final = tuple(
+    f"stablehlo.{name}" for name in ("broadcast_in_dim", "convert", "reshape", "transpose")
+)
+
+
+def _has_indices(b: OpBuilder, value: Value) -> bool:
+    """Whether a value is an iota, or made of one by conversions and moves of its elements.
+
+    All element types must have all indices: differences of numbers that wrapped around may have the
+    opposite sign, and those of infinities are NaN. Of types of 8 bits there are not enough indices
+    for the defect.
+    """
+    types = []
     while isinstance(value, ir.OpResult):
-        name = value.owner.name
-        if name not in ("stablehlo.broadcast_in_dim", "stablehlo.convert"):
-            return bool(name == "stablehlo.iota")
+        shape = b.shape(value)
+        if shape is None:
+            return False
+        types.append(shape.element_type)
+        if value.owner.name == "stablehlo.iota":
+            last = max(shape.dimensions) - 1
+            return all(not t.is_complex and t.bits >= 16 and last <= t.max for t in types)
+        if value.owner.name not in _KEEPING_NUMBERS:
+            return False
         value = value.owner.operands[0]
     return False
 

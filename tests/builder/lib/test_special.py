@@ -151,7 +151,7 @@ def test_lgamma_in_ulps_of_the_result(name: str) -> None:
     x = np.linspace(0.9, 2.1, 3000).astype(name.replace("f", "float"))
     expected = np.array(log_gamma_values(x.tolist()))
     errors = abs(values_of(lib.lgamma, x) - expected) / np.spacing(abs(expected.astype(x.dtype)))
-    assert errors.max() <= 3.5
+    assert errors.max() <= 4  # 3 with a fused multiply-add
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -164,6 +164,10 @@ def test_digamma(name: str) -> None:
     negative = normal_numbers(negative, name) if name == "f64" else negative.astype(np.float32)
     ulps = 30 if negative.dtype == np.float64 else 10
     check(lib.digamma, scipy.special.digamma, negative, ulps=ulps, smallest=1.0)
+    distances = np.float32([2.0**-j for j in range(2, 16)])
+    for pole in range(-8, 0):
+        near = np.concatenate([pole - distances, pole + distances])
+        check(lib.digamma, scipy.special.digamma, near[near < -0.5], ulps=8, smallest=1.0)
     poles = values_of(lib.digamma, np.array([0.0, -0.0, -3, -np.inf])).tolist()
     assert poles[:2] == [-np.inf] * 2
     assert np.isnan(poles[2:]).all()

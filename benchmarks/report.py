@@ -309,7 +309,7 @@ targets that are missed. The tables below are in microseconds per op.
   0.1 us of recording an op and 0.15 us of lowering it. Later versions of Python do not have this
   cost.
 - A packed array is new memory. A copy into new memory, whose pages the system must provide, takes
-  1.1 to 2.2 times as long as a copy into memory that is used again.
+  1.1 to 2.3 times as long as a copy into memory that is used again.
 - A call copies NumPy arrays, so that the caller may modify them at once. With two small arrays, the
   copies take 0.8 us, a tenth of jax.jit's time. jaxlib copies these copies again, which takes 0.6
   us with jax 0.10 and 1.8 with 0.12, unless their addresses are multiples of 64. To find such
@@ -317,8 +317,8 @@ targets that are missed. The tables below are in microseconds per op.
   where it uses the arrays in place, the target is 1.5 times its time. Arrays from 1 MiB on are
   copied once. The first call with NumPy arrays after one with arrays on the device also contains
   jaxlib's look-up of the caller's arrays.
-- `import builder` took 28 ms on Python 3.11 and 33 on 3.13 (the medians of eleven processes) while
-  the machine imported NumPy in 52 and 53. Reading 78 modules takes more than a quarter of the time,
+- `import builder` took 29 ms on Python 3.11 and 34 on 3.13 (the medians of eleven processes) while
+  the machine imported NumPy in 54 ms. Reading 78 modules takes more than a quarter of the time,
   and finding them a twentieth; 20 named tuples and 18 enumerations take a tenth. The rest is the
   definitions of 121 opcodes.
 - A saved executable starts later than one that jax has serialized, because the process imports
